@@ -1,0 +1,112 @@
+#include "core/file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "attend/error.h"
+
+namespace attend {
+namespace {
+
+[[noreturn]] void refuse(const std::filesystem::path& path, const char* verb, int code, const char* advice = "") {
+  throw Error(ErrorKind::file, path.string(), join("cannot ", verb, ": ", std::strerror(code)), advice);
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  ~Descriptor() {
+    if (value_ >= 0) ::close(value_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return value_; }
+  int close() {
+    const int result = ::close(value_);
+    value_ = -1;
+    return result;
+  }
+
+ private:
+  int value_;
+};
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& path, std::int64_t limit) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) refuse(path, "open", errno);
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) refuse(path, "read", errno);
+  if (S_ISDIR(status.st_mode)) refuse(path, "read", EISDIR);
+  std::string bytes;
+  if (S_ISREG(status.st_mode)) {
+    if (status.st_size > limit)
+      throw Error(ErrorKind::file, path.string(), join("holds ", status.st_size, " bytes, more than the limit of ", limit));
+    bytes.reserve(static_cast<std::size_t>(status.st_size));
+  }
+  char block[1 << 16];
+  for (;;) {
+    const ssize_t count = ::read(file.get(), block, sizeof(block));
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      refuse(path, "read", errno);
+    }
+    if (count == 0) return bytes;
+    bytes.append(block, static_cast<std::size_t>(count));
+    if (static_cast<std::int64_t>(bytes.size()) > limit)
+      throw Error(ErrorKind::file, path.string(), join("holds more than the limit of ", limit, " bytes"));
+  }
+}
+
+void write_file(const std::filesystem::path& path, std::string_view bytes) {
+  const std::filesystem::path partial = path.string() + ".partial";
+  int code = 0;
+  const char* verb = "write";
+  {
+    Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (file.get() < 0) refuse(partial, "create", errno);
+    std::size_t done = 0;
+    while (done < bytes.size() && code == 0) {
+      const ssize_t count = ::write(file.get(), bytes.data() + done, bytes.size() - done);
+      if (count >= 0) done += static_cast<std::size_t>(count);
+      else if (errno != EINTR) code = errno;
+    }
+    if (code == 0 && ::fsync(file.get()) != 0) code = errno, verb = "sync";
+    if (file.close() != 0 && code == 0) code = errno;
+  }
+  if (code == 0 && ::rename(partial.c_str(), path.c_str()) != 0) code = errno, verb = "rename to its final name";
+  if (code != 0) {
+    ::unlink(partial.c_str());
+    refuse(path, verb, code, "the previous file, if any, is unchanged");
+  }
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  Descriptor parent(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some file systems refuse to sync a folder; the file itself is safe by now.
+  if (parent.get() >= 0) (void)::fsync(parent.get());
+}
+
+FolderLock::FolderLock(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / ".lock";
+  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) refuse(path, "create", errno);
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    const int code = errno;
+    ::close(descriptor_);
+    if (code == EWOULDBLOCK)
+      throw Error(ErrorKind::file, folder.string(), "another process is writing to this folder",
+                  "wait for it to end, or choose another folder");
+    refuse(path, "lock", code);
+  }
+}
+
+FolderLock::~FolderLock() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+}  // namespace attend

@@ -1,0 +1,32 @@
+// Files that are whole or absent: written under a temporary name, synced, renamed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace attend {
+
+// Reads a whole file. Throws Error(file) with the system's reason, or if it holds more than `limit` bytes.
+std::string read_file(const std::filesystem::path& path, std::int64_t limit = std::int64_t{4} << 30);
+
+// Writes `<path>.partial`, syncs it, renames it to `path` and syncs the folder. On any failure (a full disk, say) the
+// old file stays as it was, the partial one is removed, and Error(file) is thrown.
+void write_file(const std::filesystem::path& path, std::string_view bytes);
+
+// An exclusive lock on a folder, held while the object lives; the system drops it if the process dies.
+// Throws Error(file) when another process holds it.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::filesystem::path& folder);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
+
+}  // namespace attend

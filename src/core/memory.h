@@ -1,0 +1,44 @@
+// Aligned float memory that is kept and handed out again: a training step asks for the same sizes every time, and
+// fresh pages from the kernel cost more than the arithmetic done on them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace attend {
+
+// Alignment of every buffer in bytes: one cache line, and the widest vector there is.
+inline constexpr std::size_t buffer_alignment = 64;
+
+// Owns `size` floats, not initialised. Movable. Freed memory goes back to the process-wide store.
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(std::int64_t size);
+  ~Buffer();
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  float* data() { return data_; }
+  const float* data() const { return data_; }
+  std::int64_t size() const { return size_; }
+
+ private:
+  float* data_ = nullptr;
+  std::int64_t size_ = 0;
+};
+
+struct MemoryUse {
+  std::int64_t live_bytes = 0;  // in buffers that somebody owns
+  std::int64_t peak_bytes = 0;  // highest live_bytes since the last reset_peak_memory()
+  std::int64_t kept_bytes = 0;  // freed, kept for the next request
+};
+MemoryUse memory_use();
+void reset_peak_memory();
+// Returns all kept memory to the operating system.
+void release_kept_memory();
+
+}  // namespace attend

@@ -1,0 +1,7 @@
+#include "attend/version.h"
+
+namespace attend {
+
+const char* version() { return ATTEND_VERSION; }
+
+}  // namespace attend

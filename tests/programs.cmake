@@ -1,0 +1,1 @@
+# Tests that run whole programs: the command line and the installed package.
