@@ -6,11 +6,10 @@
 
 #include <cstdint>
 
+#include "attend/activation.h"
 #include "core/memory.h"
 
 namespace attend {
-
-enum class Activation { none, relu, gelu, gelu_tanh, silu };
 
 // What happens to an element of C after its sum: in this order, and in the same pass.
 struct ProductEnd {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernel/matrix/packed_matrix.h"  // Activation
+#include "attend/activation.h"
 
 namespace attend {
 
@@ -51,7 +51,6 @@ void log_softmax(Rows x, MutableRows y);
 // Pairing::interleaved pairs (2i, 2i+1); Pairing::halves pairs (i, i + rotary_dim / 2). Elements from rotary_dim on
 // stay. cos_sin is [positions, rotary_dim / 2, 2] made by make_rotation. positions [rows]. inverse = true turns back
 // (which is also the gradient). In place over [rows, heads, head_dim].
-enum class Pairing { interleaved, halves };
 void make_rotation(std::int64_t positions, std::int64_t rotary_dim, double base, float* cos_sin);
 void rotate(float* heads, std::int64_t rows, std::int64_t row_stride, std::int64_t head_count, std::int64_t head_dim,
             std::int64_t rotary_dim, Pairing pairing, const float* cos_sin, const std::int32_t* positions, bool inverse);
