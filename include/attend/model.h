@@ -1,0 +1,138 @@
+// Model: parameters and the forward pass of any TransformerConfig. A Model does not change during a run and may be
+// shared by threads; what changes (caches, positions, random state) lives outside.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "attend/config.h"
+#include "attend/ops.h"
+#include "attend/probe.h"
+#include "attend/tensor.h"
+
+namespace attend {
+
+// Token sequences of a batch one after the other, without padding: item i is ids[offsets[i]] .. ids[offsets[i+1] - 1].
+struct TokenBatch {
+  std::vector<std::int32_t> ids;
+  std::vector<std::int64_t> offsets{0};
+
+  std::int64_t items() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
+  std::int64_t rows() const { return offsets.back(); }
+  std::int64_t length(std::int64_t item) const {
+    return offsets[static_cast<std::size_t>(item) + 1] - offsets[static_cast<std::size_t>(item)];
+  }
+  void append(std::span<const std::int32_t> item) {
+    ids.insert(ids.end(), item.begin(), item.end());
+    offsets.push_back(static_cast<std::int64_t>(ids.size()));
+  }
+};
+
+// States of a stack: [rows, width] and where each item begins. With a class token, row offsets[i] is item i's.
+struct States {
+  Tensor rows;
+  std::vector<std::int64_t> offsets{0};
+
+  std::int64_t items() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
+};
+
+struct Parameter {
+  std::string name;     // "decoder.3.cross.query.weight"
+  Tensor value;
+  Weight weight;        // defined for matrices used in products; shares value
+  bool decays = false;  // matrices of products and embeddings: subject to weight decay
+
+  // To be called after the value was written.
+  void changed() {
+    if (weight.defined()) weight.changed();
+  }
+};
+
+struct RunOptions {
+  Probe* probe = nullptr;
+  bool dropout = false;            // as in training; with the config's probabilities
+  std::uint64_t dropout_seed = 0;  // a new one for every step
+  const Mask* self_mask = nullptr; // instead of the stack's default self-attention mask; spans must outlive the call and backward
+};
+
+class Model;
+
+// Keys and values of one sequence being decoded: pages for self-attention, and the encoder's keys and values computed
+// once and shared by every fork. Copying is cheap (pages are shared until written) and makes an independent sequence.
+class KvCache {
+ public:
+  static constexpr std::int64_t page_rows = 64;
+
+  explicit KvCache(const Model& model);
+  // For an encoder-decoder. `item` selects one item of the memory that share_memory() prepared.
+  KvCache(const Model& model, std::shared_ptr<const struct CrossMemory> memory, std::int64_t item);
+
+  std::int64_t length() const { return length_; }      // tokens seen
+  void truncate(std::int64_t length);                  // forgets the tokens from `length` on
+  std::int64_t bytes() const;                          // of the self-attention pages this sequence points to
+
+ private:
+  friend class Model;
+  struct Page;
+  struct Layer {
+    std::vector<std::shared_ptr<Page>> pages;
+  };
+  std::vector<Layer> layers_;
+  std::shared_ptr<const struct CrossMemory> memory_;
+  std::int64_t item_ = 0;
+  std::int64_t length_ = 0;
+  std::int64_t row_floats_ = 0;  // key_heads * head_dim
+};
+
+class Model {
+ public:
+  // Fresh parameters, initialised from the seed. Throws Error(config) if the config contradicts itself.
+  Model(TransformerConfig config, std::uint64_t seed);
+  ~Model();
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+
+  const TransformerConfig& config() const;
+  std::vector<Parameter>& parameters();
+  const std::vector<Parameter>& parameters() const;
+  Parameter& parameter(const std::string& name);  // throws Error(argument) with the nearest names
+  std::int64_t parameter_count() const;           // tied tables count once
+  // All sites a forward pass of this model visits.
+  std::vector<Site> sites() const;
+
+  // Encoder over tokens, or over feature rows [rows, input_width] with item offsets.
+  // Throws Error(argument) for ids outside the vocabulary and for items longer than max_positions or empty.
+  States encode(const TokenBatch& tokens, const RunOptions& options = {}) const;
+  States encode_features(const Tensor& features, std::span<const std::int64_t> offsets, const RunOptions& options = {}) const;
+
+  // Decoder over whole sequences at once, as in training: position i sees positions 0..i (and all of its item's memory).
+  // memory must be given exactly if there is an encoder. Result: after the final norm.
+  States decode(const TokenBatch& tokens, const States* memory, const RunOptions& options = {}) const;
+
+  // Decoder over new tokens only, item i going on after caches[i], which grow. Same result as decode() on the whole, to rounding.
+  States decode_cached(const TokenBatch& tokens, std::span<KvCache* const> caches, const RunOptions& options = {}) const;
+  // The encoder's keys and values for every decoder layer, computed once for all items.
+  std::shared_ptr<const CrossMemory> share_memory(const States& memory) const;
+
+  // [rows, vocabulary] from states after the final norm.
+  Tensor logits(const Tensor& states, const RunOptions& options = {}) const;
+  // Loss of the same logits against labels, never holding them all (see ops.h linear_cross_entropy).
+  LossResult loss(const Tensor& states, std::span<const std::int32_t> labels, float smoothing = 0, float factor = 1) const;
+  // [items, classes] of the classifier.
+  Tensor classify(const States& encoded, const RunOptions& options = {}) const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+  friend class KvCache;
+};
+
+// Bytes a training step of this shape needs at its peak beyond parameters, gradients and optimiser state; an estimate
+// from the shapes, made before anything runs. rows: tokens in the encoder and decoder batch.
+std::int64_t training_memory(const TransformerConfig& config, std::int64_t encoder_rows, std::int64_t decoder_rows);
+
+}  // namespace attend
