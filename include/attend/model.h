@@ -60,6 +60,7 @@ struct RunOptions {
 };
 
 class Model;
+struct CrossMemory;
 
 // Keys and values of one sequence being decoded: pages for self-attention, and the encoder's keys and values computed
 // once and shared by every fork. Copying is cheap (pages are shared until written) and makes an independent sequence.
@@ -69,20 +70,20 @@ class KvCache {
 
   explicit KvCache(const Model& model);
   // For an encoder-decoder. `item` selects one item of the memory that share_memory() prepared.
-  KvCache(const Model& model, std::shared_ptr<const struct CrossMemory> memory, std::int64_t item);
+  KvCache(const Model& model, std::shared_ptr<const CrossMemory> memory, std::int64_t item);
 
   std::int64_t length() const { return length_; }      // tokens seen
   void truncate(std::int64_t length);                  // forgets the tokens from `length` on
   std::int64_t bytes() const;                          // of the self-attention pages this sequence points to
 
  private:
-  friend class Model;
+  friend struct KvAccess;
   struct Page;
   struct Layer {
     std::vector<std::shared_ptr<Page>> pages;
   };
   std::vector<Layer> layers_;
-  std::shared_ptr<const struct CrossMemory> memory_;
+  std::shared_ptr<const CrossMemory> memory_;
   std::int64_t item_ = 0;
   std::int64_t length_ = 0;
   std::int64_t row_floats_ = 0;  // key_heads * head_dim
@@ -125,8 +126,9 @@ class Model {
   // [items, classes] of the classifier.
   Tensor classify(const States& encoded, const RunOptions& options = {}) const;
 
+  struct Parts;  // the library's own affair
+
  private:
-  struct Parts;
   std::unique_ptr<Parts> parts_;
   friend class KvCache;
 };

@@ -1,0 +1,316 @@
+#include "model/block.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "model/kv_cache.h"
+
+namespace attend {
+namespace {
+
+// splitmix64 (Steele, Lea, Flood 2014): spreads a small counter over all bits.
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15u;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+std::uint64_t next_seed(StackRun& run) {
+  const std::uint64_t stack = run.stack.kind == StackKind::encoder ? 0 : std::uint64_t{1} << 32;
+  return mix(run.options.dropout_seed ^ mix(stack + run.dropouts++));
+}
+
+float probability(const StackRun& run, double of_config) { return run.options.dropout ? static_cast<float>(of_config) : 0.0f; }
+
+Tensor normalize(const TransformerConfig& config, const NormParts& norm, const Tensor& x) {
+  const auto epsilon = static_cast<float>(config.norm_epsilon);
+  return config.norm == NormKind::rms ? rms_norm(x, norm.gain, epsilon) : layer_norm(x, norm.gain, norm.bias, epsilon);
+}
+
+// One sublayer of one block: knows its place, so that sites need only a point.
+struct Place {
+  StackRun& run;
+  int layer;
+  Part part;
+
+  Site site(Point point) const { return {run.stack.kind, layer, part, point}; }
+  void visit(Point point, Tensor& value) const {
+    if (run.options.probe) visit_site(run.options, site(point), run.offsets, value);
+  }
+};
+
+// Norm before, or residual addition and norm after: the frame of every sublayer.
+Tensor enter(const Place& place, const NormParts& norm, const Tensor& x) {
+  const TransformerConfig& config = place.run.parts.config;
+  Tensor y = config.norm_place == NormPlace::pre ? normalize(config, norm, x) : x;
+  place.visit(Point::normed, y);
+  return y;
+}
+
+Tensor leave(const Place& place, const NormParts& norm, const Tensor& x, Tensor y) {
+  const TransformerConfig& config = place.run.parts.config;
+  place.visit(Point::projected, y);
+  const float drop = probability(place.run, config.dropout);
+  y = drop > 0 ? add_dropped(x, y, drop, next_seed(place.run)) : add(x, y);
+  if (config.norm_place == NormPlace::post) y = normalize(config, norm, y);
+  place.visit(Point::added, y);
+  return y;
+}
+
+// Everything attention() needs apart from where keys and values come from.
+AttentionInput attention_input(const Place& place) {
+  const TransformerConfig& config = place.run.parts.config;
+  AttentionInput input;
+  input.query_heads = config.heads;
+  input.key_heads = config.key_head_count();
+  input.head_dim = input.value_dim = config.head_width();
+  input.scale = static_cast<float>(config.attention_scale);
+  input.soft_cap = static_cast<float>(config.score_cap);
+  const float drop = probability(place.run, config.attention_dropout);
+  if (drop > 0) input.dropout = {drop, next_seed(place.run)};
+  if (place.run.options.probe) input.edits = place.run.options.probe->score_edits(place.run.stack.kind, place.layer, place.part);
+  return input;
+}
+
+// Runs attention and the sites around it: scores and weights of the heads asked for, head outputs, head factors.
+Tensor attend_heads(const Place& place, const Tensor& query, const Tensor& key, const Tensor& value, AttentionInput& input) {
+  Probe* probe = place.run.options.probe;
+  const Site scores_site = place.site(Point::scores), weights_site = place.site(Point::weights);
+  const bool scores_wanted = probe && probe->wants(scores_site), weights_wanted = probe && probe->wants(weights_site);
+  std::vector<Tensor> scores, weights;
+  if (scores_wanted || weights_wanted) {
+    const std::uint64_t heads = (scores_wanted ? probe->heads(scores_site) : 0) | (weights_wanted ? probe->heads(weights_site) : 0);
+    for (std::size_t item = 0; item < input.items.size(); ++item) {
+      const std::int64_t queries = input.items[item].queries, keys = input.items[item].keys;
+      if (scores_wanted) scores.push_back(Tensor::zeros({input.query_heads, queries, keys}));
+      if (weights_wanted) weights.push_back(Tensor::zeros({input.query_heads, queries, keys}));
+      for (std::int64_t head = 0; head < input.query_heads; ++head) {
+        if (head < 64 && !(heads >> head & 1)) continue;
+        MatrixRequest request;
+        request.item = static_cast<std::int64_t>(item);
+        request.head = head;
+        if (scores_wanted) request.scores = scores[item].data() + head * queries * keys;
+        if (weights_wanted) request.weights = weights[item].data() + head * queries * keys;
+        input.matrices.push_back(request);
+      }
+    }
+  }
+
+  Tensor output = attention(query, key, value, input);
+
+  for (std::size_t item = 0; item < input.items.size(); ++item) {
+    const auto visit_matrix = [&](const Site& site, Tensor& matrix) {
+      probe->visit({site, static_cast<std::int64_t>(item), place.run.offsets}, matrix);
+    };
+    if (scores_wanted) visit_matrix(scores_site, scores[item]);
+    if (weights_wanted) visit_matrix(weights_site, weights[item]);
+  }
+  if (probe) {
+    const std::vector<float> factors = probe->head_factors(place.run.stack.kind, place.layer, place.part);
+    if (!factors.empty()) {
+      if (static_cast<std::int64_t>(factors.size()) != input.query_heads)
+        throw Error(ErrorKind::argument, name_of(place.site(Point::head_output)),
+                    join(factors.size(), " head factors given for ", input.query_heads, " heads"));
+      Tensor columns = Tensor::empty({output.width()});
+      for (std::int64_t column = 0; column < output.width(); ++column)
+        columns.data()[column] = factors[static_cast<std::size_t>(column / input.value_dim)];
+      output = scale_columns(output, columns);
+    }
+  }
+  place.visit(Point::head_output, output);
+  return output;
+}
+
+Mask self_mask(const StackRun& run) {
+  if (run.options.self_mask) return *run.options.self_mask;
+  Mask mask;
+  if (run.stack.config.causal) mask.emplace_back(CausalRule{});
+  if (const std::int64_t window = run.parts.config.window; window > 0)
+    mask.emplace_back(WindowRule{window - 1, run.stack.config.causal ? 0 : window - 1});
+  return mask;
+}
+
+// Rotation is in place. A value that a probe put here may be somebody's tensor, so it is copied (on the tape) first.
+// Scores depend on differences of positions only, so first_position has no part in it.
+Tensor rotated(const Place& place, const Tensor& before_visit, Tensor x, std::int64_t heads, Point point) {
+  const TransformerConfig& config = place.run.parts.config;
+  if (x.storage_number() != before_visit.storage_number()) x = scale(x, 1);
+  x = rotate_heads(x, heads, config.rotary_width(), config.rotary_pairing, place.run.parts.rotation, place.run.positions);
+  place.visit(point, x);
+  return x;
+}
+
+Tensor self_attention(StackRun& run, int layer, const AttentionParts& parts, const Tensor& x) {
+  const Place place{run, layer, Part::self};
+  const TransformerConfig& config = run.parts.config;
+  const std::int64_t query_width = config.heads * config.head_width(), key_width = config.key_head_count() * config.head_width();
+
+  const Tensor all = linear(enter(place, parts.norm, x), parts.query_key_value.weight, parts.query_key_value.bias);
+  const Tensor fused[3] = {all.columns(0, query_width), all.columns(query_width, key_width),
+                           all.columns(query_width + key_width, key_width)};
+  Tensor query = fused[0], key = fused[1], value = fused[2];
+  place.visit(Point::query, query);
+  place.visit(Point::key, key);
+  place.visit(Point::value, value);
+  if (config.positions == PositionKind::rotary) {
+    query = rotated(place, fused[0], query, config.heads, Point::rotated_query);
+    key = rotated(place, fused[1], key, config.key_head_count(), Point::rotated_key);
+  }
+
+  AttentionInput input = attention_input(place);
+  input.mask = self_mask(run);
+  input.slopes = run.parts.slopes;
+  if (run.stack.relative_table.defined()) {
+    input.relative_table = run.stack.relative_table;
+    input.relative_buckets = run.stack.relative_buckets;
+    input.relative_first_distance = -(config.max_positions - 1);
+  }
+  std::vector<const float*> key_pages, value_pages;
+  std::vector<std::size_t> first_page;
+  const auto items = run.offsets.size() - 1;
+  for (std::size_t item = 0; item < items && !run.caches.empty(); ++item) {
+    KvAccess::write(*run.caches[item], static_cast<std::size_t>(layer), key, value, run.offsets[item],
+                    run.offsets[item + 1] - run.offsets[item]);
+    first_page.push_back(key_pages.size());
+    KvAccess::self_pages(*run.caches[item], static_cast<std::size_t>(layer), key_pages, value_pages);
+  }
+  for (std::size_t item = 0; item < items; ++item) {
+    AttentionItem one;
+    one.query_begin = one.key_begin = run.offsets[item];
+    one.queries = one.keys = run.offsets[item + 1] - run.offsets[item];
+    if (!run.caches.empty()) {
+      one.query_position = run.caches[item]->length();
+      one.keys += one.query_position;
+      one.key_begin = 0;
+      one.key_pages = key_pages.data() + first_page[item];
+      one.value_pages = value_pages.data() + first_page[item];
+    }
+    input.items.push_back(one);
+  }
+  if (!run.caches.empty()) {
+    input.page_rows = KvCache::page_rows;
+    key = value = Tensor();
+  }
+  const Tensor heads = attend_heads(place, query, key, value, input);
+  return leave(place, parts.norm, x, linear(heads, parts.output.weight, parts.output.bias));
+}
+
+Tensor cross_attention(StackRun& run, int layer, const AttentionParts& parts, const Tensor& x) {
+  const Place place{run, layer, Part::cross};
+  const TransformerConfig& config = run.parts.config;
+  const std::int64_t key_width = config.key_head_count() * config.head_width();
+
+  Tensor query = linear(enter(place, parts.norm, x), parts.query.weight, parts.query.bias);
+  place.visit(Point::query, query);
+  AttentionInput input = attention_input(place);
+  Tensor key, value;
+  std::vector<const float*> key_pages, value_pages;
+  std::vector<std::size_t> first_page;
+  const auto items = run.offsets.size() - 1;
+  if (run.caches.empty()) {
+    const Tensor both = linear(run.memory->rows, parts.key_value.weight, parts.key_value.bias);
+    key = both.columns(0, key_width);
+    value = both.columns(key_width, key_width);
+    if (run.options.probe) {
+      visit_site(run.options, place.site(Point::key), run.memory->offsets, key);
+      visit_site(run.options, place.site(Point::value), run.memory->offsets, value);
+    }
+  } else {
+    for (std::size_t item = 0; item < items; ++item) {
+      first_page.push_back(key_pages.size());
+      KvAccess::cross_pages(*run.caches[item], static_cast<std::size_t>(layer), key_pages, value_pages);
+    }
+    input.page_rows = KvCache::page_rows;
+  }
+  for (std::size_t item = 0; item < items; ++item) {
+    AttentionItem one;
+    one.query_begin = run.offsets[item];
+    one.queries = run.offsets[item + 1] - run.offsets[item];
+    if (run.caches.empty()) {
+      one.key_begin = run.memory->offsets[item];
+      one.keys = run.memory->offsets[item + 1] - one.key_begin;
+    } else {
+      one.query_position = run.caches[item]->length();
+      one.keys = KvAccess::cross_rows(*run.caches[item]);
+      one.key_pages = key_pages.data() + first_page[item];
+      one.value_pages = value_pages.data() + first_page[item];
+    }
+    input.items.push_back(one);
+  }
+  const Tensor heads = attend_heads(place, query, key, value, input);
+  return leave(place, parts.norm, x, linear(heads, parts.output.weight, parts.output.bias));
+}
+
+Tensor feed_forward(StackRun& run, int layer, const FeedForwardParts& parts, const Tensor& x) {
+  const Place place{run, layer, Part::feed_forward};
+  const TransformerConfig& config = run.parts.config;
+  const Tensor normed = enter(place, parts.norm, x);
+  Tensor inner;
+  if (config.gated)
+    inner = gate(linear(normed, parts.gate.weight, parts.gate.bias), linear(normed, parts.inner.weight, parts.inner.bias),
+                 config.activation);
+  else
+    inner = linear(normed, parts.inner.weight, parts.inner.bias, config.activation);
+  place.visit(Point::inner, inner);
+  if (const float drop = probability(run, config.inner_dropout); drop > 0) inner = dropout(inner, drop, next_seed(run));
+  return leave(place, parts.norm, x, linear(inner, parts.output.weight, parts.output.bias));
+}
+
+// Adds positions, then the embedding's norm and dropout: common to tokens and features.
+Tensor finish_embedding(StackRun& run, Tensor x) {
+  const TransformerConfig& config = run.parts.config;
+  if (run.stack.positions.defined()) x = add(x, embed(run.stack.positions, run.positions));
+  if (run.stack.config.embedding_norm) x = normalize(config, run.stack.embedding_norm, x);
+  if (const float drop = probability(run, config.dropout); drop > 0) x = dropout(x, drop, next_seed(run));
+  return x;
+}
+
+}  // namespace
+
+void visit_site(const RunOptions& options, const Site& site, std::span<const std::int64_t> offsets, Tensor& value) {
+  if (!options.probe || !options.probe->wants(site)) return;
+  const Shape before = value.shape();
+  options.probe->visit({site, -1, offsets}, value);
+  if (!(value.shape() == before))
+    throw Error(ErrorKind::shape, name_of(site), join("a probe replaced ", before, " by ", value.shape()), "keep the shape");
+}
+
+Tensor embed_tokens(StackRun& run, std::span<const std::int32_t> ids) {
+  return finish_embedding(run, embed(run.stack.embedding.value(), ids, static_cast<float>(run.parts.config.embedding_scale)));
+}
+
+Tensor embed_features(StackRun& run, const Tensor& features, std::span<const std::int64_t> offsets) {
+  Tensor x = linear(features, run.stack.input.weight, run.stack.input.bias);
+  if (run.stack.config.class_token) {
+    // Rows of x followed by the class token, read in the order token, item 0, token, item 1, ...
+    std::vector<std::int64_t> order;
+    for (std::size_t item = 0; item + 1 < offsets.size(); ++item) {
+      order.push_back(x.rows());
+      for (std::int64_t row = offsets[item]; row < offsets[item + 1]; ++row) order.push_back(row);
+    }
+    x = select_rows(join_rows(x, run.stack.class_token), order);
+  }
+  return finish_embedding(run, x);
+}
+
+Tensor run_stack(StackRun& run, Tensor x) {
+  const StackKind kind = run.stack.kind;
+  visit_site(run.options, {kind, -1, Part::block, Point::embedded}, run.offsets, x);
+  int layer = 0;
+  for (const BlockParts& block : run.stack.blocks) {
+    const Place place{run, layer, Part::block};
+    place.visit(Point::input, x);
+    x = self_attention(run, layer, block.self, x);
+    if (block.cross) x = cross_attention(run, layer, *block.cross, x);
+    x = feed_forward(run, layer, block.feed_forward, x);
+    place.visit(Point::output, x);
+    ++layer;
+  }
+  if (run.stack.config.final_norm) x = normalize(run.parts.config, run.stack.final_norm, x);
+  visit_site(run.options, {kind, -1, Part::block, Point::final_norm}, run.offsets, x);
+  return x;
+}
+
+}  // namespace attend

@@ -1,0 +1,35 @@
+// The forward pass of one stack: whole sequences at once, or new tokens against caches.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "attend/model.h"
+#include "model/parts.h"
+
+namespace attend {
+
+// What stays the same while one batch passes through one stack.
+struct StackRun {
+  const Model::Parts& parts;
+  const StackParts& stack;
+  const RunOptions& options;
+  std::vector<std::int64_t> offsets;                  // first row of each item, and the end
+  std::vector<std::int32_t> positions;                // of every row, from 0 for the first token of its item
+  const States* memory = nullptr;                     // cross-attention over these rows,
+  std::span<KvCache* const> caches;                   // or, when decoding, over the caches' shared memory
+  std::uint64_t dropouts = 0;                         // drawn so far; each place and step has a seed of its own
+};
+
+// [rows, width] after embedding -> after the final norm, visiting every site.
+Tensor run_stack(StackRun& run, Tensor x);
+
+// Token and position embedding, class token, embedding norm and dropout.
+Tensor embed_tokens(StackRun& run, std::span<const std::int32_t> ids);
+Tensor embed_features(StackRun& run, const Tensor& features, std::span<const std::int64_t> offsets);
+
+// Lets the options' probe, if any, read or replace a value.
+void visit_site(const RunOptions& options, const Site& site, std::span<const std::int64_t> offsets, Tensor& value);
+
+}  // namespace attend

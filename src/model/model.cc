@@ -1,0 +1,204 @@
+#include "attend/model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "model/block.h"
+#include "model/kv_cache.h"
+#include "model/parts.h"
+
+namespace attend {
+namespace {
+
+const StackParts& need_stack(const std::optional<StackParts>& stack, const char* operation, const char* name) {
+  if (!stack) throw Error(ErrorKind::argument, operation, join("the model has no ", name));
+  return *stack;
+}
+
+void check_offsets(const char* operation, std::span<const std::int64_t> offsets, std::int64_t rows) {
+  if (offsets.empty() || offsets.front() != 0 || offsets.back() != rows)
+    throw Error(ErrorKind::shape, operation, join("item offsets must run from 0 to the number of rows, ", rows));
+  for (std::size_t item = 0; item + 1 < offsets.size(); ++item)
+    if (offsets[item + 1] <= offsets[item])
+      throw Error(ErrorKind::shape, operation, join("item ", item, " is empty"), "leave empty items out");
+}
+
+void check_tokens(const char* operation, const TokenBatch& tokens, std::int64_t vocabulary) {
+  check_offsets(operation, tokens.offsets, static_cast<std::int64_t>(tokens.ids.size()));
+  for (std::size_t row = 0; row < tokens.ids.size(); ++row)
+    if (tokens.ids[row] < 0 || tokens.ids[row] >= vocabulary)
+      throw Error(ErrorKind::argument, operation, join("token id ", tokens.ids[row], " at row ", row, " is outside the vocabulary"),
+                  join("ids run from 0 to ", vocabulary - 1));
+}
+
+// Positions 0, 1, ... of every item, going on after what its cache holds; refuses items the model has no positions for.
+std::vector<std::int32_t> number_rows(const char* operation, const TransformerConfig& config, std::span<const std::int64_t> offsets,
+                                      std::span<KvCache* const> caches = {}) {
+  std::vector<std::int32_t> positions;
+  positions.reserve(static_cast<std::size_t>(offsets.back()));
+  for (std::size_t item = 0; item + 1 < offsets.size(); ++item) {
+    const std::int64_t before = caches.empty() ? 0 : caches[item]->length();
+    const std::int64_t length = before + offsets[item + 1] - offsets[item];
+    if (length > config.max_positions)
+      throw Error(ErrorKind::argument, operation,
+                  join("item ", item, " is ", length, " tokens long and the model has ", config.max_positions, " positions"),
+                  "shorten the text or split it");
+    for (std::int64_t position = before; position < length; ++position) positions.push_back(static_cast<std::int32_t>(position));
+  }
+  return positions;
+}
+
+}  // namespace
+
+Model::Model(TransformerConfig config, std::uint64_t seed) : parts_(std::make_unique<Parts>()) {
+  config.check();
+  parts_->config = std::move(config);
+  build_parts(*parts_, seed);
+}
+Model::~Model() = default;
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
+
+const TransformerConfig& Model::config() const { return parts_->config; }
+std::vector<Parameter>& Model::parameters() { return parts_->parameters; }
+const std::vector<Parameter>& Model::parameters() const { return parts_->parameters; }
+
+Parameter& Model::parameter(const std::string& name) {
+  for (Parameter& parameter : parts_->parameters)
+    if (parameter.name == name) return parameter;
+  throw Error(ErrorKind::argument, "Model::parameter", join("no parameter is called '", name, "'"),
+              join("the first of ", parts_->parameters.size(), " is '", parts_->parameters.front().name, "'"));
+}
+
+std::int64_t Model::parameter_count() const {
+  std::int64_t count = 0;
+  for (const Parameter& parameter : parts_->parameters) count += parameter.value.elements();
+  return count;
+}
+
+std::vector<Site> Model::sites() const {
+  const bool rotary = config().positions == PositionKind::rotary;
+  std::vector<Site> sites;
+  if (config().encoder) sites = sites_of(StackKind::encoder, static_cast<int>(config().encoder->layers), false, rotary);
+  if (config().decoder) {
+    const auto more = sites_of(StackKind::decoder, static_cast<int>(config().decoder->layers), config().encoder.has_value(), rotary);
+    sites.insert(sites.end(), more.begin(), more.end());
+  }
+  return sites;
+}
+
+States Model::encode(const TokenBatch& tokens, const RunOptions& options) const {
+  const StackParts& stack = need_stack(parts_->encoder, "encode", "encoder");
+  if (stack.config.vocabulary == 0)
+    throw Error(ErrorKind::argument, "encode", "the encoder reads features, not tokens", "call encode_features");
+  check_tokens("encode", tokens, stack.config.vocabulary);
+  StackRun run{*parts_, stack, options, tokens.offsets, number_rows("encode", parts_->config, tokens.offsets), nullptr, {}, 0};
+  return {run_stack(run, embed_tokens(run, tokens.ids)), tokens.offsets};
+}
+
+States Model::encode_features(const Tensor& features, std::span<const std::int64_t> offsets, const RunOptions& options) const {
+  const StackParts& stack = need_stack(parts_->encoder, "encode_features", "encoder");
+  if (stack.config.input_width == 0)
+    throw Error(ErrorKind::argument, "encode_features", "the encoder reads tokens, not features", "call encode");
+  if (features.width() != stack.config.input_width)
+    throw Error(ErrorKind::shape, "encode_features",
+                join("features are ", features.shape(), " and the encoder reads rows of ", stack.config.input_width));
+  check_offsets("encode_features", offsets, features.rows());
+  std::vector<std::int64_t> with_token(offsets.begin(), offsets.end());
+  if (stack.config.class_token)
+    for (std::size_t item = 0; item < with_token.size(); ++item) with_token[item] += static_cast<std::int64_t>(item);
+  StackRun run{*parts_, stack, options, with_token, number_rows("encode_features", parts_->config, with_token), nullptr, {}, 0};
+  return {run_stack(run, embed_features(run, features, offsets)), with_token};
+}
+
+States Model::decode(const TokenBatch& tokens, const States* memory, const RunOptions& options) const {
+  const StackParts& stack = need_stack(parts_->decoder, "decode", "decoder");
+  if (parts_->encoder && !memory) throw Error(ErrorKind::argument, "decode", "an encoder-decoder needs the encoder's output");
+  if (!parts_->encoder && memory) throw Error(ErrorKind::argument, "decode", "a memory was given to a model without encoder");
+  if (memory && memory->items() != tokens.items())
+    throw Error(ErrorKind::shape, "decode", join("tokens have ", tokens.items(), " items and the memory ", memory->items()));
+  check_tokens("decode", tokens, stack.config.vocabulary);
+  StackRun run{*parts_, stack, options, tokens.offsets, number_rows("decode", parts_->config, tokens.offsets), memory, {}, 0};
+  return {run_stack(run, embed_tokens(run, tokens.ids)), tokens.offsets};
+}
+
+States Model::decode_cached(const TokenBatch& tokens, std::span<KvCache* const> caches, const RunOptions& options) const {
+  const StackParts& stack = need_stack(parts_->decoder, "decode_cached", "decoder");
+  if (static_cast<std::int64_t>(caches.size()) != tokens.items())
+    throw Error(ErrorKind::shape, "decode_cached", join("tokens have ", tokens.items(), " items and ", caches.size(), " caches were given"));
+  check_tokens("decode_cached", tokens, stack.config.vocabulary);
+  if (parts_->encoder)
+    for (const KvCache* cache : caches)
+      if (KvAccess::cross_rows(*cache) == 0)
+        throw Error(ErrorKind::argument, "decode_cached", "a cache has no encoder memory", "make it from share_memory()");
+  const NoGradientScope no_gradients;
+  StackRun run{*parts_, stack, options, tokens.offsets, number_rows("decode_cached", parts_->config, tokens.offsets, caches),
+               nullptr, caches, 0};
+  States result{run_stack(run, embed_tokens(run, tokens.ids)), tokens.offsets};
+  for (std::size_t item = 0; item < caches.size(); ++item) KvAccess::grow(*caches[item], tokens.length(static_cast<std::int64_t>(item)));
+  return result;
+}
+
+std::shared_ptr<const CrossMemory> Model::share_memory(const States& memory) const {
+  const StackParts& stack = need_stack(parts_->decoder, "share_memory", "decoder");
+  need_stack(parts_->encoder, "share_memory", "encoder");
+  const NoGradientScope no_gradients;
+  auto shared = std::make_shared<CrossMemory>();
+  shared->offsets = memory.offsets;
+  const std::int64_t key_width = parts_->config.key_head_count() * parts_->config.head_width();
+  for (const BlockParts& block : stack.blocks) {
+    const Tensor both = linear(memory.rows, block.cross->key_value.weight, block.cross->key_value.bias);
+    shared->keys.push_back(both.columns(0, key_width).clone());
+    shared->values.push_back(both.columns(key_width, key_width).clone());
+  }
+  return shared;
+}
+
+Tensor Model::logits(const Tensor& states, const RunOptions& options) const {
+  if (!parts_->logits.weight.defined()) throw Error(ErrorKind::argument, "logits", "the model has no vocabulary to predict");
+  Tensor result = linear(states, parts_->logits.weight, parts_->logits.bias);
+  const std::int64_t whole[] = {0, states.rows()};
+  visit_site(options, {parts_->decoder ? StackKind::decoder : StackKind::encoder, -1, Part::block, Point::logits}, whole, result);
+  return result;
+}
+
+LossResult Model::loss(const Tensor& states, std::span<const std::int32_t> labels, float smoothing, float factor) const {
+  if (!parts_->logits.weight.defined()) throw Error(ErrorKind::argument, "loss", "the model has no vocabulary to predict");
+  return linear_cross_entropy(states, parts_->logits.weight, parts_->logits.bias, labels, smoothing, factor);
+}
+
+Tensor Model::classify(const States& encoded, const RunOptions& options) const {
+  if (!parts_->classifier.weight.defined()) throw Error(ErrorKind::argument, "classify", "the model has no classifier");
+  Tensor pooled;
+  if (parts_->config.pooling == Pooling::mean) {
+    pooled = mean_rows(encoded.rows, encoded.offsets);
+  } else {
+    std::vector<std::int64_t> first(encoded.offsets.begin(), encoded.offsets.end() - 1);
+    pooled = select_rows(encoded.rows, first);
+  }
+  Tensor result = linear(pooled, parts_->classifier.weight, parts_->classifier.bias);
+  std::vector<std::int64_t> items(encoded.offsets.size());
+  for (std::size_t item = 0; item < items.size(); ++item) items[item] = static_cast<std::int64_t>(item);
+  visit_site(options, {StackKind::encoder, -1, Part::block, Point::logits}, items, result);
+  return result;
+}
+
+std::int64_t training_memory(const TransformerConfig& config, std::int64_t encoder_rows, std::int64_t decoder_rows) {
+  // Floats a row that a block keeps for its backward step. The names are those of the sites.
+  const std::int64_t width = config.width, query = config.heads * config.head_width(), key = config.key_head_count() * config.head_width();
+  const std::int64_t attention = width /*normed*/ + query + 2 * key + query /*head output*/ + config.heads /*log-sum-exp*/ +
+                                 width /*projected*/ + width /*added*/;
+  const std::int64_t inner = config.inner_width * (config.gated ? 3 : config.activation == Activation::relu ? 1 : 2) +
+                             (config.inner_dropout > 0 ? config.inner_width : 0);
+  const std::int64_t feed_forward = width + inner + width + width;
+  std::int64_t floats = 0;
+  if (config.encoder) floats += encoder_rows * (3 * width + config.encoder->layers * (attention + feed_forward));
+  if (config.decoder) {
+    floats += decoder_rows * (3 * width + config.decoder->layers * (attention + feed_forward));
+    if (config.encoder)
+      floats += config.decoder->layers * (decoder_rows * (width + query + query + config.heads + 2 * width) + encoder_rows * 2 * key);
+  }
+  return floats * static_cast<std::int64_t>(sizeof(float));
+}
+
+}  // namespace attend
