@@ -64,18 +64,26 @@ std::string read_file(const std::filesystem::path& path, std::int64_t limit) {
   }
 }
 
-void write_file(const std::filesystem::path& path, std::string_view bytes) {
+void write_file(const std::filesystem::path& path,
+                const std::function<void(const std::function<void(std::string_view)>& take)>& produce) {
   const std::filesystem::path partial = path.string() + ".partial";
   int code = 0;
   const char* verb = "write";
   {
     Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (file.get() < 0) refuse(partial, "create", errno);
-    std::size_t done = 0;
-    while (done < bytes.size() && code == 0) {
-      const ssize_t count = ::write(file.get(), bytes.data() + done, bytes.size() - done);
-      if (count >= 0) done += static_cast<std::size_t>(count);
-      else if (errno != EINTR) code = errno;
+    try {
+      produce([&](std::string_view bytes) {
+        std::size_t done = 0;
+        while (done < bytes.size() && code == 0) {
+          const ssize_t count = ::write(file.get(), bytes.data() + done, bytes.size() - done);
+          if (count >= 0) done += static_cast<std::size_t>(count);
+          else if (errno != EINTR) code = errno;
+        }
+      });
+    } catch (...) {
+      ::unlink(partial.c_str());
+      throw;
     }
     if (code == 0 && ::fsync(file.get()) != 0) code = errno, verb = "sync";
     if (file.close() != 0 && code == 0) code = errno;
@@ -89,6 +97,10 @@ void write_file(const std::filesystem::path& path, std::string_view bytes) {
   Descriptor parent(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // Some file systems refuse to sync a folder; the file itself is safe by now.
   if (parent.get() >= 0) (void)::fsync(parent.get());
+}
+
+void write_file(const std::filesystem::path& path, std::string_view bytes) {
+  write_file(path, [bytes](const std::function<void(std::string_view)>& take) { take(bytes); });
 }
 
 FolderLock::FolderLock(const std::filesystem::path& folder) {
