@@ -90,8 +90,8 @@ Tensor dropout(const Tensor& x, float probability, std::uint64_t seed);
 // residual + dropout(x): the end of every sublayer, in one pass.
 Tensor add_dropped(const Tensor& residual, const Tensor& x, float probability, std::uint64_t seed);
 
-// What attention() needs beside query, key and value. Everything pointed to (item lists, mask spans, edits) is copied,
-// except mask spans and matrices, which must live until backward() when recording.
+// What attention() needs beside query, key and value. The struct is copied; what its spans and pointers refer to (mask
+// spans, position lists, bias, pages) must live until backward() when recording. Matrices are written at once.
 struct AttentionInput {
   std::int64_t query_heads = 0, key_heads = 0;
   std::vector<AttentionItem> items;

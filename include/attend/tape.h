@@ -20,12 +20,17 @@ class Tape {
 
   // Declares a leaf whose gradient is wanted. `gradient`, when given, is a contiguous tensor of the same shape that the
   // gradient is ADDED to (so several backward passes accumulate); otherwise the tape makes one, filled with zeros.
+  // A leaf that is part of a larger storage needs a gradient at the same place of a storage as large (parameters in one
+  // block, gradients in another). Throws Error(shape) when the two do not match, Error(argument) for a second gradient.
   void watch(const Tensor& leaf, Tensor gradient = {});
 
-  // Keeps the gradient of an intermediate tensor after backward() has passed it; otherwise it is freed at once.
+  // Keeps the gradient of an intermediate tensor after backward() has passed it; otherwise it is freed at once. Of a
+  // tensor that rotate_heads() turned in place, it is the gradient before the rotation. Throws Error(argument) for a
+  // tensor this tape does not track.
   void keep_gradient(const Tensor& tensor);
 
-  // Runs the recorded steps in reverse from `loss` (one element, gradient 1), freeing each as it is done.
+  // Runs the recorded steps in reverse from `loss` (one element, gradient 1), freeing each as it is done. Afterwards the
+  // tape is ready to record again. Throws Error(shape) for more than one element, Error(argument) for an untracked loss.
   void backward(const Tensor& loss);
 
   // After backward(): the gradient of a watched or kept tensor; zeros if the loss does not depend on it.
@@ -41,6 +46,15 @@ class Tape {
   // covers its whole storage, so that a kernel may overwrite instead of adding.
   Tensor gradient_of_output(const Tensor& output);
   Tensor gradient_of_input(const Tensor& input, bool* first = nullptr);
+  // As gradient_of_output, for a step that overwrites it: a copy if somebody keeps this gradient.
+  Tensor writable_gradient_of_output(const Tensor& output);
+  // Adds the gradient of the output to that of an input of the same shape; moves the memory where possible, so it must
+  // be the step's last use of the output's gradient.
+  void pass_gradient(const Tensor& output, const Tensor& input);
+  // Adds amount * factor to the gradient of an input of the same shape; moves the memory of `amount` where possible.
+  void add_gradient(const Tensor& input, Tensor amount, float factor = 1);
+  // Was this tensor, or one that shares its storage, given to watch()?
+  bool watches(const Tensor& tensor) const;
 
   // The innermost tape of this thread that records, or null.
   static Tape* recording();

@@ -46,6 +46,10 @@ class Tensor {
   Tensor clone() const;                                   // contiguous copy in a storage of its own
 
   std::uint64_t storage_number() const;                   // 0 when undefined
+  std::int64_t storage_size() const;                      // floats in the storage; 0 when undefined
+  bool covers_storage() const;                            // is this all of its storage, without gaps?
+  // The same place without the numbers: enough to find a gradient, and keeps no memory alive. data() is null.
+  Tensor place() const;
   // The tensor of the same place and shape in another storage of the same size (the tape's gradient storages).
   Tensor mirrored_in(const Tensor& whole) const;
   Tensor whole_storage() const;                           // the storage as one [1, size] tensor
@@ -54,6 +58,7 @@ class Tensor {
   std::shared_ptr<Storage> storage_;
   Shape shape_;
   std::int64_t row_stride_ = 0;
+  std::int64_t offset_ = 0;  // of the first element in the storage
   float* data_ = nullptr;
 };
 

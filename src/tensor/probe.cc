@@ -1,0 +1,210 @@
+#include "attend/probe.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+
+namespace attend {
+namespace {
+
+const char* name_of(StackKind stack) { return stack == StackKind::encoder ? "encoder" : "decoder"; }
+
+const char* name_of(Part part) {
+  switch (part) {
+    case Part::block: return "block";
+    case Part::self: return "self";
+    case Part::cross: return "cross";
+    case Part::feed_forward: return "feed_forward";
+  }
+  return "unknown";
+}
+
+const char* name_of(Point point) {
+  switch (point) {
+    case Point::embedded: return "embedded";
+    case Point::final_norm: return "final_norm";
+    case Point::logits: return "logits";
+    case Point::input: return "input";
+    case Point::output: return "output";
+    case Point::normed: return "normed";
+    case Point::query: return "query";
+    case Point::key: return "key";
+    case Point::value: return "value";
+    case Point::rotated_query: return "rotated_query";
+    case Point::rotated_key: return "rotated_key";
+    case Point::scores: return "scores";
+    case Point::weights: return "weights";
+    case Point::head_output: return "head_output";
+    case Point::projected: return "projected";
+    case Point::added: return "added";
+    case Point::inner: return "inner";
+  }
+  return "unknown";
+}
+
+void add_block(std::vector<Site>& sites, StackKind stack, int layer, bool cross, bool rotary) {
+  const auto add = [&](Part part, std::initializer_list<Point> points) {
+    for (Point point : points) sites.push_back({stack, layer, part, point});
+  };
+  const auto add_attention = [&](Part part, bool rotates) {
+    add(part, {Point::normed, Point::query, Point::key, Point::value});
+    if (rotates) add(part, {Point::rotated_query, Point::rotated_key});
+    add(part, {Point::scores, Point::weights, Point::head_output, Point::projected, Point::added});
+  };
+  add(Part::block, {Point::input});
+  add_attention(Part::self, rotary);
+  if (cross) add_attention(Part::cross, false);
+  add(Part::feed_forward, {Point::normed, Point::inner, Point::projected, Point::added});
+  add(Part::block, {Point::output});
+}
+
+void add_stack(std::vector<Site>& sites, StackKind stack, int first_layer, int end_layer, bool cross, bool rotary) {
+  sites.push_back({stack, -1, Part::block, Point::embedded});
+  for (int layer = first_layer; layer < end_layer; ++layer) add_block(sites, stack, layer, cross, rotary);
+  sites.push_back({stack, -1, Part::block, Point::final_norm});
+  sites.push_back({stack, -1, Part::block, Point::logits});
+}
+
+// Fewest insertions, deletions and replacements of a character (Levenshtein 1966), row by row.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+// The number between two dots, without sign and leading zeros.
+std::optional<int> layer_in(std::string_view name) {
+  for (std::size_t begin = name.find('.'); begin != std::string_view::npos; begin = name.find('.', begin + 1)) {
+    const std::size_t end = std::min(name.find('.', begin + 1), name.size());
+    const std::string_view digits = name.substr(begin + 1, end - begin - 1);
+    if (digits.empty() || digits.size() > 6 || (digits.size() > 1 && digits[0] == '0')) continue;
+    if (digits.find_first_not_of("0123456789") == std::string_view::npos) return std::stoi(std::string(digits));
+  }
+  return std::nullopt;
+}
+
+bool is_of_one_item(const Site& site) { return site.point == Point::scores || site.point == Point::weights; }
+
+}  // namespace
+
+std::string name_of(const Site& site) {
+  std::string name = name_of(site.stack);
+  if (site.layer >= 0) name += join('.', site.layer);
+  if (site.part != Part::block) name += join('.', name_of(site.part));
+  return name + '.' + name_of(site.point);
+}
+
+Site parse_site(const std::string& name) {
+  // Every site of one block at the layer named; the name must be one of theirs.
+  const int layer = layer_in(name).value_or(0);
+  std::vector<Site> sites;
+  for (StackKind stack : {StackKind::encoder, StackKind::decoder}) add_stack(sites, stack, layer, layer + 1, true, true);
+  std::vector<std::pair<std::size_t, std::string>> near;
+  for (const Site& site : sites) {
+    std::string known = name_of(site);
+    if (known == name) return site;
+    near.emplace_back(edit_distance(name.substr(0, 100), known), std::move(known));
+  }
+  std::partial_sort(near.begin(), near.begin() + 3, near.end());
+  throw Error(ErrorKind::argument, "parse_site", join("there is no site '", name, "'"),
+              join("the nearest are ", near[0].second, ", ", near[1].second, " and ", near[2].second));
+}
+
+std::vector<Site> sites_of(StackKind stack, int layers, bool cross, bool rotary) {
+  std::vector<Site> sites;
+  add_stack(sites, stack, 0, layers, cross, rotary);
+  return sites;
+}
+
+// ---- Recorder -------------------------------------------------------------------------------------------------------
+
+bool Recorder::wants(const Site& site) const { return std::find(sites_.begin(), sites_.end(), site) != sites_.end(); }
+
+void Recorder::visit(const Visit& visit, Tensor& value) { values_[{visit.site, visit.item}] = value.clone(); }
+
+const Tensor& Recorder::value(const Site& site, std::int64_t item) const {
+  const auto found = values_.find({site, item});
+  if (found != values_.end()) return found->second;
+  const auto text = [](const Site& at, std::int64_t of_item) {
+    return of_item >= 0 ? join(name_of(at), " of item ", of_item) : name_of(at);
+  };
+  constexpr std::size_t most_named = 8;
+  std::string recorded;
+  std::size_t named = 0;
+  for (const auto& [key, unused] : values_) {
+    if (named++ == most_named) break;
+    recorded += join(recorded.empty() ? "" : ", ", text(key.first, key.second));
+  }
+  if (values_.size() > most_named) recorded += join(" and ", values_.size() - most_named, " more");
+  throw Error(ErrorKind::argument, "Recorder::value", join(text(site, item), " was not recorded"),
+              join(is_of_one_item(site) && item < 0 ? "name the item; " : "", "recorded: ", recorded.empty() ? "nothing" : recorded));
+}
+
+// ---- HeadMask, ScoreEditor ------------------------------------------------------------------------------------------
+
+std::vector<float> HeadMask::head_factors(StackKind stack, int layer, Part part) const {
+  const auto found = factors_.find({stack, layer, part});
+  return found == factors_.end() ? std::vector<float>{} : found->second;
+}
+
+std::vector<ScoreEdit> ScoreEditor::score_edits(StackKind stack, int layer, Part part) const {
+  const auto found = edits_.find({stack, layer, part});
+  return found == edits_.end() ? std::vector<ScoreEdit>{} : found->second;
+}
+
+// ---- ProbeList ------------------------------------------------------------------------------------------------------
+
+bool ProbeList::wants(const Site& site) const {
+  return std::any_of(probes_.begin(), probes_.end(), [&](const Probe* probe) { return probe->wants(site); });
+}
+
+std::uint64_t ProbeList::heads(const Site& site) const {
+  std::uint64_t wanted = 0;
+  for (const Probe* probe : probes_)
+    if (probe->wants(site)) wanted |= probe->heads(site);
+  return wanted;
+}
+
+void ProbeList::visit(const Visit& visit, Tensor& value) {
+  for (Probe* probe : probes_)
+    if (probe->wants(visit.site)) probe->visit(visit, value);
+}
+
+std::vector<ScoreEdit> ProbeList::score_edits(StackKind stack, int layer, Part part) const {
+  std::vector<ScoreEdit> all;
+  for (const Probe* probe : probes_) {
+    const std::vector<ScoreEdit> edits = probe->score_edits(stack, layer, part);
+    all.insert(all.end(), edits.begin(), edits.end());
+  }
+  return all;
+}
+
+std::vector<float> ProbeList::head_factors(StackKind stack, int layer, Part part) const {
+  std::vector<float> all;
+  for (const Probe* probe : probes_) {
+    const std::vector<float> factors = probe->head_factors(stack, layer, part);
+    if (factors.empty()) continue;
+    if (all.empty()) {
+      all = factors;
+      continue;
+    }
+    if (factors.size() != all.size())
+      throw Error(ErrorKind::argument, "ProbeList::head_factors",
+                  join(name_of(stack), '.', layer, '.', name_of(part), ": ", all.size(), " and ", factors.size(), " factors"),
+                  "give one factor a head");
+    for (std::size_t head = 0; head < all.size(); ++head) all[head] *= factors[head];
+  }
+  return all;
+}
+
+}  // namespace attend
