@@ -28,6 +28,11 @@ struct ReadReport {
   ReadReport& operator+=(const ReadReport& other);
 };
 
+struct Text {
+  std::string text;
+  ReadReport report;
+};
+
 // Lines one after the other; memory for one line. A last line without a line end counts. "-" is the standard input,
 // which gives every line as soon as it is there.
 // Error(file): cannot be read. Error(format): a packed file is damaged or cut short. Error(text) names file, line and
@@ -44,6 +49,7 @@ class LineReader {
   const ReadReport& report() const;
 
  private:
+  friend Text read_text(const std::filesystem::path& path, const ReadOptions& options);
   struct State;
   std::unique_ptr<State> state_;
 };
@@ -81,10 +87,6 @@ ParallelCorpus read_tsv(const std::filesystem::path& path, const TsvColumns& col
                         const ReadOptions& options = {});
 
 // A whole text with its line ends as LF; no limit on a line's length. Error(text) if it is empty.
-struct Text {
-  std::string text;
-  ReadReport report;
-};
 Text read_text(const std::filesystem::path& path, const ReadOptions& options = {});
 
 }  // namespace attend

@@ -6,9 +6,8 @@
 namespace attend {
 
 // The share of Han among the written units of the text, 0 to 1. One unit is one Han character, or one run of letters
-// of any other script (so "我喜欢Python" is 3 Han units and 1 other: 0.75). Digits, punctuation and blanks do not
-// count and do not end a run unless they stand between letters. 0 for a text without letters or with ill-formed UTF-8
-// only.
+// of any other script: "Python" weighs as much as one Han character, because it is one word (so three Han characters and
+// "Python" give 0.75). Digits, punctuation and blanks do not count; they end a run. 0 for a text without letters.
 double han_share(std::string_view text);
 
 // True if at least half of the units are Han. A text without any letter is not mostly Han.

@@ -32,8 +32,8 @@ struct SpecialTokens {
   std::int32_t eos = -1;  // end of sequence
 };
 
-// One token with the bytes of the normalised text that it stands for: [begin, end). Spans follow each other and cover
-// the text; a token can stand for no byte (the blank that SentencePiece adds in front).
+// One token with the bytes of the normalised text that it stands for: [begin, end), in order and without overlap. A token
+// can stand for no byte (the blank that SentencePiece adds in front).
 struct TokenSpan {
   std::int32_t id = 0;
   std::int64_t begin = 0;
@@ -83,13 +83,14 @@ class Tokenizer {
   void save(const std::filesystem::path& folder) const;
 
  protected:
-  // What one token adds to the decoded text.
   enum class PieceType : std::uint8_t { text, control, byte, unknown };
+  // What decoding does with the blank that encoding put in front of the text.
+  enum class FirstBlank : std::uint8_t { keep, drop_one, drop_until_text };
 
   Tokenizer(TokenizerKind kind, Normalisation normalisation) : kind_(kind), normalisation_(normalisation) {}
   // Called once by the maker of the vocabulary. `surfaces` are the bytes of each token in decoded text.
   void set_vocabulary(std::vector<std::string> pieces, std::vector<std::string> surfaces, std::vector<PieceType> types,
-                      SpecialTokens specials, bool drops_first_blank);
+                      SpecialTokens specials, FirstBlank first_blank);
 
   PieceType type(std::int32_t id) const { return types_[static_cast<std::size_t>(id)]; }
   const std::string& surface(std::int32_t id) const { return surfaces_[static_cast<std::size_t>(id)]; }
@@ -98,9 +99,9 @@ class Tokenizer {
  private:
   friend class StreamDecoder;
   virtual std::vector<TokenSpan> cut(const std::string& normalised) const = 0;
-  // The body of tokenizer.json beyond what all kinds share, as JSON text, and the model file's bytes ("" for none).
+  // What tokenizer.json holds beyond what all kinds share, as a JSON object, and tokenizer.model ("" for none).
   virtual std::string details() const = 0;
-  virtual std::string_view model_bytes() const = 0;
+  virtual std::string_view model_bytes() const { return {}; }
   void check(std::int32_t id) const;
 
   TokenizerKind kind_;
@@ -109,7 +110,7 @@ class Tokenizer {
   std::vector<std::string> pieces_, surfaces_;
   std::vector<PieceType> types_;
   std::vector<std::pair<std::string_view, std::int32_t>> by_piece_;  // sorted; views into pieces_
-  bool drops_first_blank_ = false;
+  FirstBlank first_blank_ = FirstBlank::keep;
 };
 
 // Decodes token by token for output that appears while it is made. All pushes and the finish joined equal decode() of
@@ -122,9 +123,12 @@ class StreamDecoder {
   std::string finish();               // what was held back, as U+FFFD; the decoder starts afresh
 
  private:
+  friend class Tokenizer;
+  void append(std::int32_t id, std::string& bytes);
+
   const Tokenizer* tokenizer_;
   std::string held_;       // bytes that could still become a character
-  bool at_start_ = true;   // no text yet
+  bool at_start_ = true;   // the first blank may still come
 };
 
 // Lines of text for training: calls `take` once for each line.
@@ -137,10 +141,12 @@ struct SentencePieceOptions {
   double character_coverage = 1.0;          // share of the corpus's characters kept; the rest become bytes or unknown
   bool byte_fallback = false;               // 256 byte tokens instead of the unknown token
   bool split_digits = false;                // every digit its own token
+  bool collapse_blanks = true;              // blanks at both ends go and several become one; without it, decoding gives
+                                            // back exactly the normalised text
   Normalisation normalisation = Normalisation::nfc;
   std::vector<std::string> control_symbols; // tokens that text never gives: direction tags, class token
   std::vector<std::string> user_symbols;    // strings in text that are always one token
-  std::int64_t longest_line = 4192;         // bytes; longer lines are left out of the training
+  std::int64_t longest_line = 4096;         // bytes; longer lines are left out of the training
   std::int64_t most_lines = 0;              // if above 0, train on this many lines drawn with `seed`
   std::uint64_t seed = 1;
 };

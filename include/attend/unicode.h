@@ -33,11 +33,11 @@ std::string text_of(const std::vector<char32_t>& characters);
 
 // Error(text) if `text` is not well-formed UTF-8.
 std::string normalise(std::string_view text, Normalisation normalisation);
-// Character by character (simple mapping), as most tools do; no language's special rules.
+// As Python's str.lower(): one mapping for all languages, with the final form of the Greek sigma. Error(text) as above.
 std::string lower_case(std::string_view text);
 
 // Columns that the text takes on a terminal: 2 for a Chinese character, 0 for a combining mark. Ill-formed bytes
-// count as one column each.
+// sequences count as one column each.
 int display_width(std::string_view text);
 
 }  // namespace attend
