@@ -1,0 +1,96 @@
+#include <atomic>
+#include <csignal>
+#include <iostream>
+#include <memory>
+
+#include "attend/train.h"
+#include "commands.h"
+#include "input_output.h"
+#include "progress.h"
+#include "terminal.h"
+
+namespace attend::cli {
+namespace {
+
+std::atomic<bool> stop_asked{false};
+
+// The first Ctrl-C (or SIGTERM) saves and ends; a second one ends at once, and the last checkpoint stays whole.
+void ask_to_stop(int signal) {
+  if (stop_asked.exchange(true)) std::signal(signal, SIG_DFL), std::raise(signal);
+}
+
+struct Options {
+  std::string recipe, output, data;
+  bool resume = false, overwrite = false, plan = false;
+  std::int64_t steps = 0, epochs = 0;
+};
+
+void run(const Options& options, const Globals& globals) {
+  const Recipe recipe = load_recipe(options.recipe);
+  TrainOptions train_options;
+  train_options.run_folder = options.output.empty() ? "runs/" + std::filesystem::path(options.recipe).stem().string() : options.output;
+  train_options.data_folder = options.data;
+  train_options.resume = options.resume;
+  train_options.overwrite = options.overwrite;
+  train_options.seed = globals.seed;
+  if (options.steps) train_options.steps = options.steps;
+  if (options.epochs) train_options.epochs = options.epochs;
+
+  Output out;
+  if (options.plan) {
+    const TrainPlan plan = plan_training(recipe, train_options);
+    if (globals.json) out.json(to_json(plan));
+    else TrainProgress().on_start(plan);
+    out.flush();
+    return;
+  }
+  TrainProgress progress;
+  train_options.observer = &progress;
+  train_options.stop = &stop_asked;
+  std::signal(SIGINT, ask_to_stop);
+  std::signal(SIGTERM, ask_to_stop);
+  const TrainResult result = train(recipe, train_options);
+  progress.end();
+
+  static const char* const ends[] = {"finished", "early stop", "stopped"};
+  const char* end = ends[static_cast<int>(result.end)];
+  if (globals.json) {
+    Json summary{{"end", end}, {"step", result.step}, {"epoch", result.epoch}, {"train_loss", result.train_loss}, {"seconds", result.seconds}};
+    if (result.best) summary["best"] = to_json(*result.best);
+    if (result.last) summary["last"] = to_json(*result.last);
+    if (result.final_scores) summary["final"] = to_json(*result.final_scores);
+    summary["model"] = result.final_folder.string();
+    out.json(summary);
+  } else {
+    std::cerr << "attend: " << end << " at step " << result.step << " after " << short_time(result.seconds) << '\n';
+    if (result.end == TrainEnd::stopped)
+      std::cerr << "attend: saved; go on with: attend train " << options.recipe << " --output " << train_options.run_folder.string() << " --resume\n";
+    else
+      out.line(result.final_folder.string());
+  }
+  out.flush();
+}
+
+}  // namespace
+
+void add_train(CLI::App& program, Globals& globals) {
+  CLI::App* command = program.add_subcommand("train", "Train a model by a recipe");
+  auto options = std::make_shared<Options>();
+  command->add_option("recipe", options->recipe, "TOML file; `attend describe --recipe-keys` lists what it may say")->required()->type_name("RECIPE");
+  command->add_option("--output,-o", options->output, "Run folder for checkpoints, log and loss curve (default: runs/NAME)")->type_name("FOLDER");
+  command->add_option("--data", options->data, "Folder that the recipe's data paths are in")->type_name("FOLDER");
+  command->add_flag("--resume", options->resume, "Go on from the last checkpoint, as if the run had never stopped");
+  command->add_flag("--overwrite", options->overwrite, "Remove the run that is in the folder");
+  command->add_flag("--plan", options->plan, "Read the data, print what would be done, and end");
+  command->add_option("--steps", options->steps, "Steps instead of the recipe's")->check(CLI::PositiveNumber);
+  command->add_option("--epochs", options->epochs, "Epochs instead of the recipe's")->check(CLI::PositiveNumber);
+  command->footer(
+      "Ctrl-C saves and ends; --resume goes on bit by bit as if nothing had happened.\n"
+      "Prints the folder of the finished model, for `attend translate --model`.\n"
+      "Examples:\n"
+      "  attend train recipe/tatoeba-zh-en.toml --output runs/translator\n"
+      "  attend train recipe/names.toml --data my-data --plan");
+  command->callback([options, &globals] { run(*options, globals); });
+}
+
+}  // namespace attend::cli

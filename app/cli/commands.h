@@ -1,0 +1,27 @@
+// One function a command: adds it to the program. What it does runs from its callback.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+
+namespace attend::cli {
+
+// Options of the program itself.
+struct Globals {
+  std::optional<int> threads;
+  std::optional<std::uint64_t> seed;
+  bool json = false;
+};
+
+void add_train(CLI::App& program, Globals& globals);
+void add_translate(CLI::App& program, Globals& globals);
+void add_generate(CLI::App& program, Globals& globals);
+void add_score(CLI::App& program, Globals& globals);
+void add_eval(CLI::App& program, Globals& globals);
+void add_tokenize(CLI::App& program, Globals& globals);
+void add_describe(CLI::App& program, Globals& globals);
+void add_completion(CLI::App& program, Globals& globals);
+void add_version(CLI::App& program, Globals& globals);
+
+}  // namespace attend::cli
