@@ -61,7 +61,6 @@ struct DecodeOptions {
   std::int64_t top_k = 0;
   double top_p = 1;            // in (0, 1]
   std::uint64_t seed = 1;
-  std::int64_t first_input = 0;  // number of the first input: a long list given in several calls draws as in one
 
   // beam
   std::int64_t beam_size = 4;  // 1..64; 1 gives what greedy gives
@@ -69,7 +68,7 @@ struct DecodeOptions {
   double length_alpha = 1;
   BeamStop beam_stop = BeamStop::enough;
 
-  std::int64_t n_best = 1;     // hypotheses an input: the best of the beam (<= beam_size), or so many samples; greedy: 1
+  std::int64_t n_best = 1;     // results an input: the best of the beam (<= beam_size), or so many samples; greedy: 1
 
   // Tokens generated at most, end token and forced prefix included; the model's positions end it earlier in any case.
   // 0: with an encoder 4 * source length + 32, without one all positions.
@@ -90,14 +89,17 @@ struct DecodeOptions {
 
 struct DecodeInput {
   std::vector<std::int32_t> source;  // of the encoder; empty exactly if the model has none
-  std::vector<std::int32_t> prompt;  // what the decoder reads first, not part of the result: bos, or a text to go on from
+  std::vector<std::int32_t> prompt;  // what the decoder reads first, no part of the result: bos, or a text to go on from
   std::vector<std::int32_t> prefix;  // tokens the result is forced to begin with; scored like generated ones
+  // Sampling: which random stream of the seed it draws from; -1: its index in the call. A long list given in several
+  // calls draws as in one if its inputs are numbered.
+  std::int64_t number = -1;
 };
 
 struct Hypothesis {
   std::vector<std::int32_t> ids;          // after the prompt; the end token is the last one if finished
-  std::vector<float> log_probabilities;   // one an id: log p(id | source, prompt, ids before), natural logarithm, of the
-                                          // model's own distribution, whatever the sampling options; empty without scores
+  std::vector<float> log_probabilities;   // one an id: ln p(id | source, prompt, ids before) by the model's own
+                                          // distribution, whatever the sampling options; empty without scores
   double total = 0;                       // their sum
   double score = 0;                       // length_score() of the total
   bool finished = false;                  // ended by an end token, not by a length or by on_token
@@ -118,11 +120,13 @@ struct ScoreInput {
   std::int64_t given = 1;  // ids at the front that are not judged, >= 1 (bos, or a prompt)
 };
 // One log-probability for ids[given], ids[given + 1], ... of each input. Errors as generate().
-std::vector<std::vector<float>> score(const Model& model, std::span<const ScoreInput> inputs, std::int64_t batch_size = 48);
+std::vector<std::vector<float>> score(const Model& model, std::span<const ScoreInput> inputs,
+                                      std::int64_t batch_size = 48);
 
-// Cuts a list of items into batches of at most batch_size, longest first, so that a batch holds like lengths: each batch
-// lists indices of items; equal lengths stay in order.
-std::vector<std::vector<std::int64_t>> batches_by_length(std::span<const std::int64_t> lengths, std::int64_t batch_size);
+// Cuts a list of items into batches of at most batch_size, longest first, so that a batch holds like lengths: each
+// batch lists indices of items; equal lengths stay in order.
+std::vector<std::vector<std::int64_t>> batches_by_length(std::span<const std::int64_t> lengths,
+                                                         std::int64_t batch_size);
 
 // One conversation with a model: its caches, position, last logits and random state. The model must outlive it.
 // Copies are forks: cheap (pages of the cache are shared until one of them writes) and independent from then on.

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "attend/checkpoint.h"
@@ -17,19 +17,20 @@ namespace attend {
 
 // The ids an encoder reads for a line that is to become language `to`, in training as in translation: bos if the task
 // says so, the tag of `to` if the task has tags, the tokens, eos if the task says so.
-std::vector<std::int32_t> encode_source(const Task& task, const Tokenizer& tokenizer, std::string_view line, std::string_view to);
+std::vector<std::int32_t> encode_source(const Task& task, const Tokenizer& tokenizer, std::string_view line,
+                                        std::string_view to);
 
 // The token a decoder reads first: bos; pad where the vocabulary has no bos. Error(config) if it has neither.
 std::int32_t first_token(const Tokenizer& tokenizer);
 
-// DecodeOptions with `end` and `forbidden` from the tokenizer where the caller left them empty: end is eos (for llama2.c
-// vocabularies bos, too, which is what their models put between texts), forbidden pad, bos and unknown.
+// DecodeOptions with `end` and `forbidden` from the tokenizer where the caller left them empty: end is eos (for
+// llama2.c vocabularies bos, too, which is what their models put between texts), forbidden pad, bos and unknown.
 DecodeOptions with_tokens_of(const Tokenizer& tokenizer, DecodeOptions options);
 
 // Which cross-attention is read for the alignment, as the mean over the chosen layers and heads.
 struct AlignmentOptions {
-  std::vector<int> layers;  // decoder layers from 0, negative from the end; empty: the last but one (the only one of one),
-                            // whose mean over heads aligns best in trained Transformers (Garg et al. 2019)
+  std::vector<int> layers;  // decoder layers from 0, negative from the end; empty: the last but one (the only one of
+                            // one), whose mean over heads aligns best in Transformers (Garg et al. 2019)
   std::vector<int> heads;   // empty: all
   // Row t is the attention of the step that predicts target token t. With `after`, that of the next step, which reads
   // token t (Chen et al. 2020, "Shift-Att"); the last token then has the row of its own prediction.
@@ -42,7 +43,7 @@ struct TranslateOptions {
   std::string prefix;             // text every translation is forced to begin with
   bool align = false;
   AlignmentOptions alignment;
-  std::int64_t first_line = 1;    // number of the first line, for messages
+  std::int64_t first_line = 1;    // number of the first line, for messages and for random streams
 };
 
 struct TextHypothesis {
@@ -76,7 +77,8 @@ class Translator {
   // Error(config): no encoder-decoder, a tokenizer missing, a vocabulary of another size than the model's, a tag that
   // the vocabulary lacks.
   explicit Translator(const ModelFolder& folder);
-  Translator(const Model& model, std::shared_ptr<const Tokenizer> source, std::shared_ptr<const Tokenizer> target, Task task);
+  Translator(const Model& model, std::shared_ptr<const Tokenizer> source, std::shared_ptr<const Tokenizer> target,
+             Task task);
 
   // One result a line, in order. A line of blanks only gives an empty translation without asking the model.
   // Error(text) names the line: longer than the model's positions, ill-formed UTF-8. Error(argument): languages the
@@ -89,7 +91,8 @@ class Translator {
                                const TranslateOptions& options = {}) const;
 
   // The direction of a line: {from, to}.
-  std::pair<std::string, std::string> direction(std::string_view line, std::string_view from = {}, std::string_view to = {}) const;
+  std::pair<std::string, std::string> direction(std::string_view line, std::string_view from = {},
+                                                std::string_view to = {}) const;
 
   const Model& model() const { return *model_; }
   const Tokenizer& source() const { return *source_; }
@@ -97,7 +100,7 @@ class Translator {
   const Task& task() const { return task_; }
 
  private:
-  void align(std::span<Translation> translations, std::span<const std::vector<std::int32_t>> prompts, const TranslateOptions& options) const;
+  std::vector<std::int32_t> source_of(const std::string& line, const std::string& to, std::int64_t number) const;
 
   const Model* model_;
   std::shared_ptr<const Tokenizer> source_, target_;
@@ -106,9 +109,9 @@ class Translator {
 
 struct GenerateOptions {
   DecodeOptions decode;            // end and forbidden come from the tokenizer unless given
-  std::int64_t first_line = 1;     // number of the first prompt, for messages
-  // Text the moment it is certain (a character cut into bytes is held back until it is whole); `false` ends that sample.
-  // Not for beam search.
+  std::int64_t first_line = 1;     // number of the first prompt, for messages and for random streams
+  // Text the moment it is certain (a character cut into bytes is held back until it is whole); `false` ends that
+  // sample. Not for beam search.
   std::function<bool(std::int64_t prompt, std::int64_t sample, std::string_view text)> on_text;
 };
 
@@ -117,9 +120,9 @@ struct Continuation {
   std::vector<TextHypothesis> hypotheses;    // text without the prompt
 };
 
-// Goes on from text with a decoder alone. Prompts of models for lines begin with bos and may be empty; models of running
-// text need at least one token. Error(config): the model has an encoder, or the tokenizer does not fit. Error(text) names
-// the prompt: too long, empty where it must not be, ill-formed.
+// Goes on from text with a decoder alone. Prompts of models for lines begin with bos and may be empty; models of
+// running text need at least one token. Error(config): the model has an encoder, or the tokenizer does not fit.
+// Error(text) names the prompt: too long, empty where it must not be, ill-formed.
 class TextGenerator {
  public:
   explicit TextGenerator(const ModelFolder& folder);
@@ -129,7 +132,8 @@ class TextGenerator {
   Continuation generate(const std::string& prompt, const GenerateOptions& options = {}) const;
 
   // log p of whole lines; models of running text leave the first token unjudged. Lines without any token: total 0.
-  std::vector<TextScore> score(std::span<const std::string> lines, std::int64_t batch_size = 48, std::int64_t first_line = 1) const;
+  std::vector<TextScore> score(std::span<const std::string> lines, std::int64_t batch_size = 48,
+                               std::int64_t first_line = 1) const;
 
   const Model& model() const { return *model_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
