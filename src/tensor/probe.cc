@@ -82,6 +82,27 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+std::vector<std::string_view> words_of(std::string_view name) {
+  std::vector<std::string_view> words;
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find('.', begin), name.size());
+    words.push_back(name.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+// How far a name is from a known one. A wholly different word counts no more than four wrong letters, so that
+// "decoder.7.ffn.inner" is nearer to "decoder.7.feed_forward.inner" than to some shorter name.
+std::size_t name_distance(std::string_view name, std::string_view known) {
+  const std::vector<std::string_view> words = words_of(name), known_words = words_of(known);
+  const std::size_t letters = edit_distance(name, known);
+  if (words.size() != known_words.size()) return letters;
+  std::size_t by_word = 0;
+  for (std::size_t i = 0; i < words.size(); ++i) by_word += std::min<std::size_t>(4, edit_distance(words[i], known_words[i]));
+  return std::min(letters, by_word);
+}
+
 // The number between two dots, without sign and leading zeros.
 std::optional<int> layer_in(std::string_view name) {
   for (std::size_t begin = name.find('.'); begin != std::string_view::npos; begin = name.find('.', begin + 1)) {
@@ -113,7 +134,7 @@ Site parse_site(const std::string& name) {
   for (const Site& site : sites) {
     std::string known = name_of(site);
     if (known == name) return site;
-    near.emplace_back(edit_distance(name.substr(0, 100), known), std::move(known));
+    near.emplace_back(name_distance(std::string_view(name).substr(0, 100), known), std::move(known));
   }
   std::partial_sort(near.begin(), near.begin() + 3, near.end());
   throw Error(ErrorKind::argument, "parse_site", join("there is no site '", name, "'"),
