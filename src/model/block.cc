@@ -125,10 +125,10 @@ Tensor attend_heads(const Place& place, const Tensor& query, const Tensor& key, 
 
 Mask self_mask(const StackRun& run) {
   if (run.options.self_mask) return *run.options.self_mask;
-  Mask mask;
-  if (run.stack.config.causal) mask.emplace_back(CausalRule{});
-  if (const std::int64_t window = run.parts.config.window; window > 0)
-    mask.emplace_back(WindowRule{window - 1, run.stack.config.causal ? 0 : window - 1});
+  const bool causal = run.stack.config.causal;
+  const std::int64_t window = run.parts.config.window;
+  Mask mask(static_cast<std::size_t>(causal) + (window > 0), CausalRule{});
+  if (window > 0) mask.back() = WindowRule{window - 1, causal ? 0 : window - 1};
   return mask;
 }
 
