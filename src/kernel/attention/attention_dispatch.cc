@@ -1,0 +1,355 @@
+// Which implementation answers which part of a call, and how the parts become tasks. Parts never share an output, and
+// every row's sums run in an order of their own, so neither the grouping nor the threads change a bit of the result.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "attend/attention.h"
+#include "attend/error.h"
+#include "core/memory.h"
+#include "core/threads.h"
+#include "kernel/attention/attention_plan.h"
+
+namespace attend {
+namespace {
+
+// Rows of one tiled unit at most: enough to pay for packing the keys, few enough to keep its sums in the second cache.
+constexpr std::int64_t unit_rows = 480;
+constexpr std::int64_t unit_row_step = 48;
+
+std::int64_t up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
+
+AttentionEntry entry_of(const AttentionCall& call, const AttentionItem& item) {
+  return item.queries * (call.query_heads / call.key_heads) <= decode_rows ? AttentionEntry::decode : AttentionEntry::tiled;
+}
+
+// Rough cost in multiply-adds, with a charge for packing and starting.
+std::int64_t cost_of(const AttentionCall& call, const AttentionUnit& unit) {
+  const std::int64_t keys = call.items[static_cast<std::size_t>(unit.item)].keys;
+  return (unit.row_end - unit.row_begin + 8) * (keys + 16) * (call.head_dim + call.value_dim);
+}
+
+// Lists kept from call to call, so that a call of many short items allocates nothing.
+struct Lists {
+  std::vector<AttentionUnit> units;
+  std::vector<AttentionUnit> long_units;     // decode units of several parts
+  std::vector<std::int64_t> part_ends;       // running count of parts of long_units
+  std::vector<BackwardPart> backward_parts;
+  std::vector<std::size_t> task_ends;        // task t is units [task_ends[t - 1], task_ends[t])
+};
+
+Lists& lists() {
+  thread_local Lists instance;
+  instance.units.clear();
+  instance.long_units.clear();
+  instance.part_ends.clear();
+  instance.backward_parts.clear();
+  instance.task_ends.clear();
+  return instance;
+}
+
+// Groups neighbouring units into tasks large enough to be worth handing out, yet several a thread.
+template <typename Unit, typename Cost>
+void group_tasks(const std::vector<Unit>& units, const Cost& cost, std::vector<std::size_t>& task_ends) {
+  constexpr std::int64_t worth_a_task = 400'000;
+  std::int64_t total = 0;
+  for (const Unit& unit : units) total += cost(unit);
+  const std::int64_t share = std::max(worth_a_task, total / (threads() * 16));
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    sum += cost(units[i]);
+    if (sum < share && i + 1 < units.size()) continue;
+    task_ends.push_back(i + 1);
+    sum = 0;
+  }
+}
+
+// Rows a tiled unit gets when all units together should keep every thread busy.
+std::int64_t rows_per_unit(std::int64_t rows, std::int64_t units_without_split) {
+  std::int64_t most = unit_rows;
+  if (threads() > 1) {
+    const std::int64_t wanted = (threads() * 4 + units_without_split - 1) / units_without_split;
+    most = std::clamp(up((rows + wanted - 1) / wanted, unit_row_step), unit_row_step, unit_rows);
+  }
+  const std::int64_t pieces = (rows + most - 1) / most;
+  return up((rows + pieces - 1) / pieces, unit_row_step);
+}
+
+void add_tiled(std::vector<AttentionUnit>& units, AttentionUnit unit, std::int64_t rows, std::int64_t units_without_split,
+               std::int64_t& most_rows) {
+  const std::int64_t size = rows_per_unit(rows, units_without_split);
+  for (std::int64_t begin = 0; begin < rows; begin += size) {
+    unit.row_begin = begin;
+    unit.row_end = std::min(rows, begin + size);
+    most_rows = std::max(most_rows, unit.row_end - unit.row_begin);
+    units.push_back(unit);
+  }
+}
+
+struct ForwardPlan {
+  std::int64_t most_rows = 0;  // of a tiled or explicit unit
+  bool decodes = false;
+};
+
+ForwardPlan plan_forward(const AttentionCall& call, Lists& all) {
+  ForwardPlan plan;
+  const std::int64_t group = call.query_heads / call.key_heads;
+  const auto items = static_cast<std::int64_t>(call.items.size());
+  const bool any_explicit = !call.matrices.empty() || !call.edits.empty();
+  for (std::int64_t index = 0; index < items; ++index) {
+    const AttentionItem& item = call.items[static_cast<std::size_t>(index)];
+    if (item.queries == 0) continue;
+    const AttentionEntry entry = entry_of(call, item);
+    for (std::int64_t key_head = 0; key_head < call.key_heads; ++key_head) {
+      AttentionUnit unit;
+      unit.item = static_cast<std::int32_t>(index);
+      const auto add = [&](std::int64_t head_begin, std::int64_t head_count, AttentionEntry chosen) {
+        unit.entry = chosen;
+        unit.head_begin = static_cast<std::int32_t>(head_begin);
+        unit.head_count = static_cast<std::int32_t>(head_count);
+        const std::int64_t rows = item.queries * head_count;
+        if (chosen != AttentionEntry::decode) {
+          add_tiled(all.units, unit, rows, items * call.key_heads, plan.most_rows);
+          return;
+        }
+        plan.decodes = true;
+        unit.row_begin = 0;
+        unit.row_end = rows;
+        if (item.keys <= decode_part_keys) {
+          all.units.push_back(unit);
+        } else {
+          all.long_units.push_back(unit);
+          const std::int64_t before = all.part_ends.empty() ? 0 : all.part_ends.back();
+          all.part_ends.push_back(before + (item.keys + decode_part_keys - 1) / decode_part_keys);
+        }
+      };
+      const std::int64_t first = key_head * group;
+      bool split = false;
+      if (any_explicit)
+        for (std::int64_t head = first; head < first + group; ++head) split |= asks_for_scores(call, index, head);
+      if (!split) {
+        add(first, group, entry);
+      } else {
+        for (std::int64_t head = first; head < first + group; ++head)
+          add(head, 1, asks_for_scores(call, index, head) ? AttentionEntry::explicit_heads : entry);
+      }
+    }
+  }
+  return plan;
+}
+
+void run_long_units(const AttentionJob& job, const Lists& all, float* scratch, std::int64_t scratch_size) {
+  const std::int64_t step = decode_part_floats(*job.call);
+  const std::int64_t part_count = all.part_ends.back();
+  Buffer parts(part_count * decode_rows * step);
+  const auto begin_of = [&](std::size_t unit) { return unit == 0 ? 0 : all.part_ends[unit - 1]; };
+  parallel_for(part_count, [&](std::int64_t task, int worker) {
+    const auto unit = static_cast<std::size_t>(std::upper_bound(all.part_ends.begin(), all.part_ends.end(), task) - all.part_ends.begin());
+    decode_part(job, all.long_units[unit], task - begin_of(unit), parts.data() + begin_of(unit) * decode_rows * step,
+                scratch + worker * scratch_size);
+  });
+  parallel_for(static_cast<std::int64_t>(all.long_units.size()), [&](std::int64_t task, int) {
+    const auto unit = static_cast<std::size_t>(task);
+    decode_merge(job, all.long_units[unit], all.part_ends[unit] - begin_of(unit), parts.data() + begin_of(unit) * decode_rows * step);
+  });
+}
+
+const char* const entry_names[] = {"explicit", "decode", "tiled"};
+
+}  // namespace
+
+void attention_forward(const AttentionCall& call) {
+  check_forward(call);
+  const AttentionJob job = make_job(call);
+  Lists& all = lists();
+  const ForwardPlan plan = plan_forward(call, all);
+  std::int64_t scratch_size = 0;
+  if (plan.most_rows > 0) scratch_size = tiled_scratch(call, plan.most_rows);
+  if (plan.decodes) scratch_size = std::max(scratch_size, decode_scratch(call));
+  scratch_size = up(scratch_size, 16);
+  Buffer scratch(scratch_size * threads());
+
+  group_tasks(all.units, [&](const AttentionUnit& unit) { return cost_of(call, unit); }, all.task_ends);
+  parallel_for(static_cast<std::int64_t>(all.task_ends.size()), [&](std::int64_t task, int worker) {
+    const auto index = static_cast<std::size_t>(task);
+    float* own = scratch.data() + worker * scratch_size;
+    for (std::size_t i = index == 0 ? 0 : all.task_ends[index - 1]; i < all.task_ends[index]; ++i) {
+      const AttentionUnit& unit = all.units[i];
+      if (unit.entry == AttentionEntry::tiled) tiled_forward(job, unit, own);
+      else if (unit.entry == AttentionEntry::decode) decode_forward(job, unit, own);
+      else explicit_forward(job, unit, own);
+    }
+  });
+  if (!all.long_units.empty()) run_long_units(job, all, scratch.data(), scratch_size);
+}
+
+std::string explain(const AttentionCall& call) {
+  check_forward(call);
+  const std::int64_t group = call.query_heads / call.key_heads;
+  std::string text, before;
+  std::size_t run_begin = 0;
+  const auto flush = [&](std::size_t end) {
+    if (before.empty()) return;
+    text += end - run_begin == 1 ? join("item ", run_begin) : join("items ", run_begin, " to ", end - 1);
+    text += ": " + before + "\n";
+  };
+  for (std::size_t index = 0; index < call.items.size(); ++index) {
+    const AttentionItem& item = call.items[index];
+    std::string heads, line;
+    std::int64_t asked = 0;
+    for (std::int64_t head = 0; head < call.query_heads; ++head) {
+      if (!asks_for_scores(call, static_cast<std::int64_t>(index), head)) continue;
+      heads += (asked++ == 0 ? "" : ", ") + std::to_string(head);
+    }
+    if (item.queries == 0) {
+      line = "nothing (no queries)";
+    } else {
+      if (asked > 0) line = "explicit for head " + heads + " (scores are asked for or edited)";
+      if (asked < call.query_heads) {
+        const AttentionEntry entry = entry_of(call, item);
+        if (asked > 0) line += "; ";
+        line += entry_names[static_cast<int>(entry)];
+        if (asked > 0) line += " for the others";
+        line += asked > 0 ? " (" : " (not explicit: no scores are asked for or edited; ";
+        line += join(entry == AttentionEntry::tiled ? "not decode: " : "", item.queries * group, " rows share a key head, ",
+                     entry == AttentionEntry::tiled ? "more than " : "at most ", decode_rows, ")");
+      }
+    }
+    if (line != before) {
+      flush(index);
+      run_begin = index;
+      before = line;
+    }
+  }
+  flush(call.items.size());
+  return text;
+}
+
+namespace {
+
+// Whose tasks may add to the same gradients: then these run one after another, in order of items and heads.
+enum class Sharing { none, items, heads, both };
+
+bool items_share_keys(const AttentionCall& call) {
+  std::int64_t end = 0;
+  for (const AttentionItem& item : call.items) {
+    if (item.keys == 0 || item.queries == 0) continue;
+    if (item.key_begin < end) return true;  // also when merely out of order, which only costs speed
+    end = item.key_begin + item.keys;
+  }
+  return false;
+}
+
+Sharing sharing_of(const AttentionCall& call, const AttentionGradients& gradients) {
+  bool items = items_share_keys(call) || gradients.relative_table != nullptr, heads = false;
+  if (gradients.bias != nullptr) {
+    items |= call.rules.bias.item_stride == 0;
+    heads |= call.rules.bias.head_stride == 0;
+  }
+  return items && heads ? Sharing::both : items ? Sharing::items : heads ? Sharing::heads : Sharing::none;
+}
+
+BackwardPart whole_part(const AttentionCall& call, std::int64_t item, std::int64_t key_head) {
+  const std::int64_t group = call.query_heads / call.key_heads;
+  BackwardPart part;
+  part.unit.item = static_cast<std::int32_t>(item);
+  part.unit.head_begin = static_cast<std::int32_t>(key_head * group);
+  part.unit.head_count = static_cast<std::int32_t>(group);
+  part.unit.row_end = call.items[static_cast<std::size_t>(item)].queries * group;
+  part.key_end = call.items[static_cast<std::size_t>(item)].keys;
+  return part;
+}
+
+// Parts in an order such that the parts of one task, given by task_ends, may share gradients.
+void plan_backward(const AttentionCall& call, const AttentionGradients& gradients, Lists& all) {
+  const Sharing sharing = sharing_of(call, gradients);
+  const auto items = static_cast<std::int64_t>(call.items.size());
+  std::vector<BackwardPart>& parts = all.backward_parts;
+  const auto add = [&](std::int64_t item, std::int64_t key_head) {
+    const BackwardPart part = whole_part(call, item, key_head);
+    if (part.unit.row_end > 0 && part.key_end > 0) parts.push_back(part);
+  };
+  const auto end_task = [&] {
+    if (parts.size() > (all.task_ends.empty() ? 0 : all.task_ends.back())) all.task_ends.push_back(parts.size());
+  };
+  if (sharing == Sharing::items || sharing == Sharing::both) {
+    for (std::int64_t key_head = 0; key_head < call.key_heads; ++key_head) {
+      for (std::int64_t item = 0; item < items; ++item) add(item, key_head);
+      if (sharing == Sharing::items) end_task();
+    }
+    end_task();
+    return;
+  }
+  for (std::int64_t item = 0; item < items; ++item) {
+    for (std::int64_t key_head = 0; key_head < call.key_heads; ++key_head) add(item, key_head);
+    if (sharing == Sharing::heads) end_task();
+  }
+  if (sharing == Sharing::heads) return;
+
+  if (static_cast<std::int64_t>(parts.size()) < 2 * threads() && threads() > 1) {
+    // Too few to share out: one sweep over keys for the queries' rows, another over rows for keys and values. Rebuilding
+    // the weights twice costs 7 products for 5, so it is done only here; the bits are the same.
+    const std::vector<BackwardPart> whole = parts;
+    parts.clear();
+    for (const BackwardPart& part : whole) {
+      const std::int64_t wanted = threads() * 4;
+      const std::int64_t rows = part.unit.row_end, row_step = up((rows + wanted - 1) / wanted, unit_row_step);
+      for (std::int64_t begin = 0; begin < rows && gradients.query.data != nullptr; begin += row_step) {
+        BackwardPart piece = part;
+        piece.unit.row_begin = begin;
+        piece.unit.row_end = std::min(rows, begin + row_step);
+        piece.want_key = false;
+        parts.push_back(piece);
+      }
+      const std::int64_t key_step = up((part.key_end + wanted - 1) / wanted, backward_block_keys);
+      for (std::int64_t begin = 0; begin < part.key_end; begin += key_step) {
+        BackwardPart piece = part;
+        piece.key_begin = begin;
+        piece.key_end = std::min(part.key_end, begin + key_step);
+        piece.want_query = false;
+        parts.push_back(piece);
+      }
+    }
+  }
+  group_tasks(parts, [&](const BackwardPart& part) { return 3 * cost_of(call, part.unit); }, all.task_ends);
+}
+
+// d loss / d sink = - sum over rows of exp(sink - log_sum_exp) * <output gradient, output>, rows in order.
+void add_sink_gradients(const AttentionCall& call, const AttentionGradients& gradients) {
+  parallel_for(call.query_heads, [&](std::int64_t head, int) {
+    double sum = 0;
+    for (const AttentionItem& item : call.items)
+      for (std::int64_t row = item.query_begin; row < item.query_begin + item.queries; ++row) {
+        const float log_sum = call.log_sum_exp[row * call.query_heads + head];
+        if (log_sum == -std::numeric_limits<float>::infinity()) continue;
+        const float* gradient = gradients.output_gradient.data + row * gradients.output_gradient.row_stride +
+                                head * gradients.output_gradient.head_stride;
+        const float* output = call.output.data + row * call.output.row_stride + head * call.output.head_stride;
+        double product = 0;
+        for (std::int64_t x = 0; x < call.value_dim; ++x) product += static_cast<double>(gradient[x]) * output[x];
+        sum -= std::exp(static_cast<double>(call.rules.sinks[static_cast<std::size_t>(head)]) - log_sum) * product;
+      }
+    gradients.sinks[head] += static_cast<float>(sum);
+  });
+}
+
+}  // namespace
+
+void attention_backward(const AttentionCall& forward, const AttentionGradients& gradients) {
+  check_backward(forward, gradients);
+  const AttentionJob job = make_job(forward);
+  Lists& all = lists();
+  plan_backward(forward, gradients, all);
+  std::int64_t most_rows = 0;
+  for (const BackwardPart& part : all.backward_parts) most_rows = std::max(most_rows, part.unit.row_end - part.unit.row_begin);
+  const std::int64_t scratch_size = up(backward_scratch(forward, most_rows), 16);
+  Buffer scratch(most_rows == 0 ? 0 : scratch_size * threads());
+  parallel_for(static_cast<std::int64_t>(all.task_ends.size()), [&](std::int64_t task, int worker) {
+    const auto index = static_cast<std::size_t>(task);
+    for (std::size_t i = index == 0 ? 0 : all.task_ends[index - 1]; i < all.task_ends[index]; ++i)
+      backward_part(job, gradients, all.backward_parts[i], scratch.data() + worker * scratch_size);
+  });
+  if (gradients.sinks != nullptr) add_sink_gradients(forward, gradients);
+}
+
+}  // namespace attend

@@ -1,0 +1,337 @@
+// Blocks of scores: rules, edits, masks and dropout applied row by row, the same for forward, explicit and backward.
+#if defined(ATTEND_ATTENTION_SCORES_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATTEND_ATTENTION_SCORES_INL_H
+#undef ATTEND_ATTENTION_SCORES_INL_H
+#else
+#define ATTEND_ATTENTION_SCORES_INL_H
+#endif
+
+#include <cstdint>
+#include <limits>
+
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "kernel/attention/attention_dropout.h"
+#include "kernel/attention/attention_plan.h"
+#include "kernel/attention/attention_tile-inl.h"
+#include "kernel/attention/mask_blocks.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attend {
+namespace attention {
+namespace HWY_NAMESPACE {
+
+constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+
+// Hands out aligned parts of a worker's scratch.
+struct Carver {
+  float* next;
+  HWY_INLINE float* take(std::int64_t floats) {
+    float* part = next;
+    next += rounded_up(floats, 16);
+    return part;
+  }
+};
+
+// A unit with all that its scores depend on.
+struct ScoreContext {
+  const AttentionJob* job;
+  const AttentionCall* call;
+  const AttentionItem* item;
+  const AttentionUnit* unit;
+  ItemMask mask;
+  // Relative bias of consecutive positions, by key index - query index: one row of relative_size floats a head, where
+  // entry 0 is index difference relative_first. Null where positions are listed or there is no such rule.
+  const float* relative = nullptr;
+  std::int64_t relative_first = 0, relative_size = 0;
+  bool edited = false;
+  std::uint8_t* bytes = nullptr;  // [block_keys]
+
+  HWY_INLINE std::int64_t query(std::int64_t row) const { return unit->head_count == 1 ? row : row / unit->head_count; }
+  HWY_INLINE std::int64_t head(std::int64_t row) const {
+    return unit->head_count == 1 ? unit->head_begin : unit->head_begin + row % unit->head_count;
+  }
+};
+
+// A rectangle of a unit: rows as in AttentionUnit, keys [key, key + keys), of which columns [begin, end) are wanted.
+// `begin` is a multiple of panel.
+struct Rectangle {
+  std::int64_t row, rows;
+  std::int64_t key, keys;
+  std::int64_t begin, end;
+  bool masked;  // some score may be hidden, so look inside
+};
+
+HWY_INLINE const float* query_row(const ScoreContext& context, std::int64_t row) {
+  const HeadsView& view = context.call->query;
+  return view.data + (context.item->query_begin + context.query(row)) * view.row_stride + context.head(row) * view.head_stride;
+}
+
+// Fills pointers to `count` rows of keys or values from key `first` on, and `padding` more that point to zeros.
+HWY_INLINE void key_rows(const ScoreContext& context, const HeadsView& view, const float* const* pages, std::int64_t width,
+                         std::int64_t first, std::int64_t count, const float* zeros, std::int64_t padding, const float** rows) {
+  const std::int64_t head = context.unit->head_begin / context.job->group;
+  if (pages == nullptr) {
+    const float* start = view.data + (context.item->key_begin + first) * view.row_stride + head * view.head_stride;
+    for (std::int64_t j = 0; j < count; ++j) rows[j] = start + j * view.row_stride;
+  } else {
+    const std::int64_t stride = context.call->key_heads * width;
+    std::int64_t page = first / context.call->page_rows, row = first % context.call->page_rows;
+    for (std::int64_t j = 0; j < count; ++j) {
+      rows[j] = pages[page] + row * stride + head * width;
+      if (++row == context.call->page_rows) {
+        row = 0;
+        ++page;
+      }
+    }
+  }
+  for (std::int64_t j = count; j < count + padding; ++j) rows[j] = zeros;
+}
+
+HWY_INLINE std::int64_t relative_floats(const AttentionCall& call, std::int64_t most_rows) {
+  if (call.rules.relative.table == nullptr) return 0;
+  std::int64_t keys = 0;
+  for (const AttentionItem& item : call.items) keys = larger(keys, item.keys);
+  return call.query_heads / call.key_heads * rounded_up(keys + most_rows + 1, 16);
+}
+
+// Writes the relative bias of all index differences a unit can meet.
+inline HWY_NOINLINE void lay_out_relative(ScoreContext& context, float* table) {
+  const RelativeBias& relative = context.call->rules.relative;
+  const AttentionUnit& unit = *context.unit;
+  const std::int64_t query_begin = context.query(unit.row_begin), query_end = context.query(unit.row_end - 1) + 1;
+  const std::int64_t shift = context.item->key_position - context.item->query_position - relative.first_distance;
+  const auto last = static_cast<std::int64_t>(relative.buckets.size()) - 1;
+  context.relative = table;
+  context.relative_first = -(query_end - 1);
+  const std::int64_t used = context.item->keys - 1 - query_begin - context.relative_first + 1;
+  context.relative_size = rounded_up(used, 16);
+  for (std::int64_t h = 0; h < unit.head_count; ++h)
+    for (std::int64_t step = 0; step < used; ++step) {
+      std::int64_t at = step + context.relative_first + shift;
+      at = at < 0 ? 0 : at > last ? last : at;
+      table[h * context.relative_size + step] =
+          relative.table[relative.buckets[static_cast<std::size_t>(at)] * context.call->query_heads + unit.head_begin + h];
+    }
+}
+
+HWY_INLINE bool edit_meets(const ScoreEdit& edit, std::int64_t item, std::int64_t head, std::int64_t query) {
+  return (edit.item == -1 || edit.item == item) && (edit.head == -1 || edit.head == head) &&
+         (edit.query == -1 || edit.query == query);
+}
+
+// Columns of a row that an edit names, within [begin, end).
+HWY_INLINE KeyRange edit_columns(const ScoreEdit& edit, std::int64_t key, std::int64_t begin, std::int64_t end) {
+  if (edit.key == -1) return {begin, end};
+  const std::int64_t column = edit.key - key;
+  return column >= begin && column < end ? KeyRange{column, column + 1} : KeyRange{0, 0};
+}
+
+// Score rules and edits of one row: s holds scaled products and receives scores. cap_slopes, when not null, receives the
+// derivative of the soft cap.
+inline HWY_NOINLINE void apply_rules(const ScoreContext& context, std::int64_t row, const Rectangle& at, float* HWY_RESTRICT s,
+                              float* HWY_RESTRICT cap_slopes) {
+  const ScoreRules& rules = context.call->rules;
+  const AttentionItem& item = *context.item;
+  const std::int64_t head = context.head(row), query = context.query(row), end = smaller(at.end, at.keys);
+  if (rules.soft_cap > 0) {
+    const Tag d;
+    const Vector cap = hn::Set(d, rules.soft_cap), inverse = hn::Set(d, 1 / rules.soft_cap), one = hn::Set(d, 1.0f);
+    for (std::int64_t j = at.begin; j < end; j += lanes) {
+      const Vector t = hn::Tanh(d, hn::Mul(hn::LoadU(d, s + j), inverse));
+      hn::StoreU(hn::Mul(cap, t), d, s + j);
+      if (cap_slopes != nullptr) hn::StoreU(hn::NegMulAdd(t, t, one), d, cap_slopes + j);
+    }
+  }
+  if (!rules.slopes.empty()) {
+    const float slope = rules.slopes[static_cast<std::size_t>(head)];
+    if (consecutive(item)) {
+      // Positions fit int32 wherever a sequence fits memory; the difference is exact in float below 2^24.
+      const auto difference = static_cast<std::int32_t>(query_position(item, query) - key_position(item, at.key));
+      for (auto j = static_cast<std::int32_t>(at.begin); j < end; ++j) {
+        const std::int32_t distance = difference > j ? difference - j : j - difference;
+        s[j] -= slope * static_cast<float>(distance);
+      }
+    } else {
+      for (std::int64_t j = at.begin; j < end; ++j) {
+        const std::int64_t distance = query_position(item, query) - key_position(item, at.key + j);
+        s[j] -= slope * static_cast<float>(distance < 0 ? -distance : distance);
+      }
+    }
+  }
+  if (context.relative != nullptr) {
+    const float* HWY_RESTRICT table = context.relative + (head - context.unit->head_begin) * context.relative_size +
+                                      (at.key - query - context.relative_first);
+    for (std::int64_t j = at.begin; j < end; ++j) s[j] += table[j];
+  } else if (rules.relative.table != nullptr) {
+    const auto last = static_cast<std::int64_t>(rules.relative.buckets.size()) - 1;
+    for (std::int64_t j = at.begin; j < end; ++j) {
+      std::int64_t step = key_position(item, at.key + j) - query_position(item, query) - rules.relative.first_distance;
+      step = step < 0 ? 0 : step > last ? last : step;
+      s[j] += rules.relative.table[rules.relative.buckets[static_cast<std::size_t>(step)] * context.call->query_heads + head];
+    }
+  }
+  if (rules.bias.data != nullptr) {
+    const float* HWY_RESTRICT bias = rules.bias.data + context.unit->item * rules.bias.item_stride + head * rules.bias.head_stride +
+                                     query * rules.bias.query_stride + at.key * rules.bias.key_stride;
+    if (rules.bias.key_stride == 1)
+      for (std::int64_t j = at.begin; j < end; ++j) s[j] += bias[j];
+    else
+      for (std::int64_t j = at.begin; j < end; ++j) s[j] += bias[j * rules.bias.key_stride];
+  }
+  if (context.edited)
+    for (const ScoreEdit& edit : context.call->edits) {
+      if (edit.kind == ScoreEdit::Kind::forbid || !edit_meets(edit, context.unit->item, head, query)) continue;
+      const KeyRange columns = edit_columns(edit, at.key, at.begin, end);
+      for (std::int64_t j = columns.begin; j < columns.end; ++j)
+        s[j] = edit.kind == ScoreEdit::Kind::set ? edit.value : s[j] + edit.value;
+    }
+}
+
+// Minus infinity wherever the row does not see a key, up to at.end, also past the last key.
+inline HWY_NOINLINE void hide(const ScoreContext& context, std::int64_t row, const Rectangle& at, float* HWY_RESTRICT s) {
+  const std::int64_t head = context.head(row), query = context.query(row), end = smaller(at.end, at.keys);
+  std::int64_t first = at.begin, last = end;
+  if (at.masked) {
+    const KeyRange seen = context.mask.interval(query);
+    first = smaller(larger(seen.begin - at.key, at.begin), end);
+    last = larger(smaller(seen.end - at.key, end), first);
+    for (std::int64_t j = at.begin; j < first; ++j) s[j] = minus_infinity;
+  }
+  for (std::int64_t j = last; j < at.end; ++j) s[j] = minus_infinity;
+  if (at.masked && context.mask.has_element_rules() && first < last) {
+    context.mask.visible(head, query, at.key + first, at.key + last, context.bytes);
+    const std::uint8_t* HWY_RESTRICT bytes = context.bytes;
+    for (std::int64_t j = first; j < last; ++j) s[j] = bytes[j - first] != 0 ? s[j] : minus_infinity;
+  }
+  if (context.edited)
+    for (const ScoreEdit& edit : context.call->edits) {
+      if (edit.kind != ScoreEdit::Kind::forbid || !edit_meets(edit, context.unit->item, head, query)) continue;
+      const KeyRange columns = edit_columns(edit, at.key, at.begin, end);
+      for (std::int64_t j = columns.begin; j < columns.end; ++j) s[j] = minus_infinity;
+    }
+}
+
+// Scores of a rectangle from products already in s [rows, score_stride].
+HWY_INLINE void finish_scores(const ScoreContext& context, const Rectangle& at, float* s, float* cap_slopes) {
+  if (!context.job->plain_scores)
+    for (std::int64_t r = 0; r < at.rows; ++r)
+      apply_rules(context, at.row + r, at, s + r * score_stride, cap_slopes == nullptr ? nullptr : cap_slopes + r * score_stride);
+  if (at.masked || at.end > at.keys || context.edited)
+    for (std::int64_t r = 0; r < at.rows; ++r) hide(context, at.row + r, at, s + r * score_stride);
+}
+
+// The part of block [key, key + keys) that rows [row, row + rows) may see. False: nothing of it.
+HWY_INLINE bool find_rectangle(const ScoreContext& context, std::int64_t row, std::int64_t rows, std::int64_t key, std::int64_t keys,
+                               Rectangle& at) {
+  at = Rectangle{row, rows, key, keys, 0, rounded_up(keys, lanes), false};
+  if (context.call->mask.empty()) return keys > 0;
+  const std::int64_t query_begin = context.query(row), query_end = context.query(row + rows - 1) + 1;
+  const ScoreBlock block{context.unit->head_begin, context.unit->head_begin + context.unit->head_count,
+                         query_begin, query_end, key, key + keys};
+  const BlockView view = context.mask.view(block);
+  if (view == BlockView::nothing) return false;
+  if (view == BlockView::inside) {
+    at.masked = true;
+    const std::int64_t begin = larger(context.mask.interval(query_begin).begin - key, 0);
+    const std::int64_t end = smaller(context.mask.interval(query_end - 1).end - key, keys);
+    at.begin = begin / panel * panel;
+    at.end = rounded_up(end, lanes);
+    if (at.begin >= at.end) return false;
+  }
+  return true;
+}
+
+// ---- Dropout -----------------------------------------------------------------------------------------------------
+
+// words[w * score_stride + j]: word w of the Philox block of key `key + j`, j < count rounded up to lanes, for queries
+// 8 * octet .. 8 * octet + 7. See attention_dropout.h.
+inline HWY_NOINLINE void draw_words(const AttentionJob& job, std::int64_t item, std::int64_t head, std::int64_t octet, std::int64_t key,
+                             std::int64_t begin, std::int64_t end, std::uint32_t* HWY_RESTRICT words) {
+  const hn::ScalableTag<std::uint64_t> wide;
+  const hn::Repartition<std::uint32_t, decltype(wide)> narrow;
+  using Wide = hn::Vec<decltype(wide)>;
+  const std::uint64_t seed = job.call->dropout.seed;
+  const auto first = hn::BitCast(narrow, hn::Set(wide, 0xD2511F53u)), second = hn::BitCast(narrow, hn::Set(wide, 0xCD9E8D57u));
+  const Wide low_half = hn::Set(wide, 0xFFFFFFFFu);
+  for (std::int64_t j = begin; j < end; j += lanes) {
+    // Only the low half of each 64-bit lane counts. Even keys in one set of counters, odd keys in the other.
+    const Wide step = hn::Add(hn::Iota(wide, 0), hn::Iota(wide, 0));
+    Wide c0[2] = {hn::Add(step, hn::Set(wide, static_cast<std::uint64_t>(key + j))),
+                  hn::Add(step, hn::Set(wide, static_cast<std::uint64_t>(key + j + 1)))};
+    Wide c1[2], c2[2], c3[2];
+    for (int side = 0; side < 2; ++side) {
+      c1[side] = hn::Set(wide, static_cast<std::uint32_t>(octet));
+      c2[side] = hn::Set(wide, static_cast<std::uint32_t>(head));
+      c3[side] = hn::Set(wide, static_cast<std::uint32_t>(item));
+    }
+    std::uint32_t key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
+    for (int round = 0; round < 10; ++round) {
+      const Wide k0 = hn::Set(wide, key0), k1 = hn::Set(wide, key1);
+      ATTEND_UNROLL
+      for (int side = 0; side < 2; ++side) {
+        const Wide product0 = hn::MulEven(hn::BitCast(narrow, c0[side]), first);
+        const Wide product1 = hn::MulEven(hn::BitCast(narrow, c2[side]), second);
+        c0[side] = hn::Xor(hn::Xor(hn::ShiftRight<32>(product1), c1[side]), k0);
+        c1[side] = product1;
+        c2[side] = hn::Xor(hn::Xor(hn::ShiftRight<32>(product0), c3[side]), k1);
+        c3[side] = product0;
+      }
+      key0 += 0x9E3779B9u;
+      key1 += 0xBB67AE85u;
+    }
+    const auto join = [&](const Wide (&c)[2]) HWY_ATTR {
+      return hn::BitCast(narrow, hn::Or(hn::And(c[0], low_half), hn::ShiftLeft<32>(c[1])));
+    };
+    hn::StoreU(join(c0), narrow, words + j);
+    hn::StoreU(join(c1), narrow, words + score_stride + j);
+    hn::StoreU(join(c2), narrow, words + 2 * score_stride + j);
+    hn::StoreU(join(c3), narrow, words + 3 * score_stride + j);
+  }
+}
+
+// Applies `row(row index in the rectangle, words of its query, bits to shift)` to all rows of a rectangle.
+template <class Row>
+HWY_INLINE void for_dropped_rows(const ScoreContext& context, const Rectangle& at, std::uint32_t* words, const Row& row) {
+  const std::int64_t heads = context.unit->head_count;
+  for (std::int64_t h = 0; h < heads; ++h) {
+    std::int64_t drawn = -1;
+    for (std::int64_t r = (h - at.row % heads + heads) % heads; r < at.rows; r += heads) {
+      const std::int64_t query = context.query(at.row + r), octet = query / dropout_queries;
+      if (octet != drawn) {
+        draw_words(*context.job, context.unit->item, context.unit->head_begin + h, octet, at.key, at.begin, at.end, words);
+        drawn = octet;
+      }
+      const std::int64_t slot = query % dropout_queries;
+      row(r, words + slot / 2 * score_stride, static_cast<int>(16 * (slot % 2)));
+    }
+  }
+}
+
+// Whether each key of a vector is kept, from the words drawn for it.
+HWY_INLINE hn::Mask<Tag> kept(const std::uint32_t* words, int shift, std::uint32_t drop_below) {
+  const Tag d;
+  const hn::RebindToSigned<Tag> di;
+  const auto word = hn::LoadU(di, reinterpret_cast<const std::int32_t*>(words));
+  const auto number = shift == 0 ? hn::And(word, hn::Set(di, 0xFFFF))
+                                 : hn::And(hn::ShiftRight<16>(word), hn::Set(di, 0xFFFF));
+  return hn::RebindMask(d, hn::Gt(number, hn::Set(di, static_cast<std::int32_t>(drop_below) - 1)));
+}
+
+// Zeroes the dropped weights of a rectangle.
+inline HWY_NOINLINE void drop_weights(const ScoreContext& context, const Rectangle& at, std::uint32_t* words, float* weights) {
+  const Tag d;
+  const std::uint32_t drop_below = context.job->drop_below;
+  for_dropped_rows(context, at, words, [&](std::int64_t r, const std::uint32_t* row_words, int shift) HWY_ATTR {
+    float* HWY_RESTRICT row = weights + r * score_stride;
+    for (std::int64_t j = at.begin; j < at.end; j += lanes)
+      hn::StoreU(hn::IfThenElseZero(kept(row_words + j, shift, drop_below), hn::LoadU(d, row + j)), d, row + j);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace attention
+}  // namespace attend
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,293 @@
+// Attention of many queries: blocks of keys outside, blocks of rows inside, a running maximum and sum for every row
+// (Milakov and Gimelshein 2018; Dao et al. 2022). A block of keys is packed once and used by all rows of the unit.
+// The explicit implementation runs the same tiles with edits and writes the matrices asked for in a second pass.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernel/attention/attention_tiled.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+
+#include <cmath>
+
+#include "hwy/highway.h"
+#include "kernel/attention/attention_plan.h"
+#include "kernel/attention/attention_scores-inl.h"
+#include "kernel/attention/attention_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attend {
+namespace attention {
+namespace HWY_NAMESPACE {
+
+// Working memory of one unit.
+struct Forward {
+  ScoreContext context;
+  std::int64_t value_columns;  // value_dim up to whole vectors
+  float *queries, *outputs, *largest, *sums, *keys, *values, *scores;
+  std::uint32_t* words;
+  const float* zeros;
+  const float* rows[block_keys + 16];
+  const float* value_rows[block_keys + 16];
+};
+
+std::int64_t TiledScratch(const AttentionCall& call, std::int64_t most_rows) {
+  const std::int64_t rows = rounded_up(most_rows, block_rows), values = rounded_up(call.value_dim, 16);
+  return rows * (call.head_dim + values + 2) + block_keys * (call.head_dim + values) + (block_rows + 4) * score_stride + block_keys +
+         call.head_dim + call.value_dim + relative_floats(call, most_rows) + 16 * 16;
+}
+
+void prepare(const AttentionJob& job, const AttentionUnit& unit, float* scratch, Forward& work) {
+  const AttentionCall& call = *job.call;
+  ScoreContext& context = work.context;
+  context.job = &job;
+  context.call = &call;
+  context.item = &call.items[static_cast<std::size_t>(unit.item)];
+  context.unit = &unit;
+  context.mask = ItemMask(call, unit.item);
+  context.edited = unit.entry == AttentionEntry::explicit_heads && !call.edits.empty();
+  const std::int64_t rows = rounded_up(unit.row_end - unit.row_begin, block_rows);
+  work.value_columns = rounded_up(call.value_dim, lanes);
+  Carver carver{scratch};
+  work.queries = carver.take(rows * call.head_dim);
+  work.outputs = carver.take(rows * work.value_columns);
+  work.largest = carver.take(rows);
+  work.sums = carver.take(rows);
+  work.keys = carver.take(block_keys * call.head_dim);
+  work.values = carver.take(block_keys * work.value_columns);
+  work.scores = carver.take(block_rows * score_stride);
+  work.words = reinterpret_cast<std::uint32_t*>(carver.take(4 * score_stride));
+  context.bytes = reinterpret_cast<std::uint8_t*>(carver.take(block_keys / 4));
+  float* zeros = carver.take(larger(call.head_dim, call.value_dim));
+  for (std::int64_t x = 0; x < larger(call.head_dim, call.value_dim); ++x) zeros[x] = 0;
+  work.zeros = zeros;
+  if (call.rules.relative.table != nullptr && consecutive(*context.item)) lay_out_relative(context, carver.take(0));
+}
+
+// Columns of a block of rows: element x of row r at x * block_rows + r, times the scale.
+void pack_queries(const Forward& work, std::int64_t row, std::int64_t rows, float* out) {
+  const float* pointers[block_rows];
+  const std::int64_t padded = rounded_up(rows, lanes);
+  for (std::int64_t r = 0; r < padded; ++r) pointers[r] = r < rows ? query_row(work.context, row + r) : work.zeros;
+  for (std::int64_t r = 0; r < padded; r += lanes)
+    transpose_rows(pointers + r, work.context.call->head_dim, work.context.job->scale, out + r, block_rows);
+}
+
+void pack_keys(Forward& work, std::int64_t first, std::int64_t count) {
+  const ScoreContext& context = work.context;
+  key_rows(context, context.call->key, context.item->key_pages, context.call->head_dim, first, count, work.zeros,
+           rounded_up(count, lanes) - count, work.rows);
+  pack_transposed(work.rows, count, context.call->head_dim, work.keys);
+}
+
+bool pack_values(Forward& work, std::int64_t first, std::int64_t count) {
+  const ScoreContext& context = work.context;
+  key_rows(context, context.call->value, context.item->value_pages, context.call->value_dim, first, count, work.zeros, 0,
+           work.value_rows);
+  const bool healthy = pack_rows(work.value_rows, count, context.call->value_dim, 1.0f, work.values);
+  if (!healthy) clear_spoiled(work.values, count * work.value_columns);
+  return healthy;
+}
+
+void block_of_scores(const Forward& work, const Rectangle& at, const float* queries) {
+  const std::int64_t depth = work.context.call->head_dim;
+  multiply<Left::columns, false>(at.rows, at.end - at.begin, depth, queries, block_rows, work.keys + at.begin * depth, depth, 0,
+                                 work.scores + at.begin, score_stride);
+  finish_scores(work.context, at, work.scores, nullptr);
+}
+
+// Turns scores into weights relative to the row's running maximum, and brings its sum and output to the new maximum.
+// `largest` is kept in units of log2.
+HWY_INLINE void soften_row(float* HWY_RESTRICT s, std::int64_t begin, std::int64_t end, bool fresh, float* largest, float* sum,
+                           float* HWY_RESTRICT output, std::int64_t columns) {
+  const Tag d;
+  const Vector log2 = hn::Set(d, log2_e);
+  Vector top = hn::LoadU(d, s + begin);
+  for (std::int64_t j = begin + lanes; j < end; j += lanes) top = hn::Max(top, hn::LoadU(d, s + j));
+  const float found = hn::GetLane(hn::MaxOfLanes(d, top)) * log2_e;
+  if (found == minus_infinity) {
+    for (std::int64_t j = begin; j < end; j += lanes) hn::StoreU(hn::Zero(d), d, s + j);
+    if (fresh) {
+      *largest = minus_infinity;
+      *sum = 0;
+    }
+    return;
+  }
+  if (fresh) {
+    *largest = found;
+    *sum = 0;
+  } else if (!(found <= *largest)) {
+    const float factor = exp2_of(*largest - found);
+    *largest = found;
+    *sum *= factor;
+    const Vector factors = hn::Set(d, factor);
+    for (std::int64_t x = 0; x < columns; x += lanes) hn::StoreU(hn::Mul(factors, hn::LoadU(d, output + x)), d, output + x);
+  }
+  const Vector shift = hn::Set(d, *largest);
+  Vector total = hn::Zero(d);
+  for (std::int64_t j = begin; j < end; j += lanes) {
+    const Vector weight = exp2_of(hn::MulSub(hn::LoadU(d, s + j), log2, shift));
+    total = hn::Add(total, weight);
+    hn::StoreU(weight, d, s + j);
+  }
+  *sum += hn::GetLane(hn::SumOfLanes(d, total));
+}
+
+void finish_row(const Forward& work, std::int64_t row, std::int64_t local) {
+  const AttentionCall& call = *work.context.call;
+  const Tag d;
+  const std::int64_t head = work.context.head(row), query = work.context.item->query_begin + work.context.query(row);
+  float largest = work.largest[local], sum = work.sums[local], factor = 0, log_sum = minus_infinity;
+  if (largest != minus_infinity) {
+    factor = 1;
+    if (!call.rules.sinks.empty()) {
+      const float sink = call.rules.sinks[static_cast<std::size_t>(head)] * log2_e;
+      if (sink > largest) {
+        factor = exp2_of(largest - sink);
+        sum = sum * factor + 1;
+        largest = sink;
+      } else {
+        sum += exp2_of(sink - largest);
+      }
+    }
+    log_sum = (largest + std::log2(sum)) * ln_2;
+    factor *= work.context.job->kept_factor / sum;
+  }
+  if (call.log_sum_exp != nullptr) call.log_sum_exp[query * call.query_heads + head] = log_sum;
+  const float* from = work.outputs + local * work.value_columns;
+  float* to = call.output.data + query * call.output.row_stride + head * call.output.head_stride;
+  if (factor == 0) {
+    for (std::int64_t x = 0; x < call.value_dim; ++x) to[x] = 0;
+    return;
+  }
+  const Vector factors = hn::Set(d, factor);
+  std::int64_t x = 0;
+  for (; x + lanes <= call.value_dim; x += lanes) hn::StoreU(hn::Mul(factors, hn::LoadU(d, from + x)), d, to + x);
+  for (; x < call.value_dim; ++x) to[x] = from[x] * factor;
+}
+
+void run_unit(Forward& work) {
+  const AttentionUnit& unit = *work.context.unit;
+  const AttentionCall& call = *work.context.call;
+  const std::int64_t rows = unit.row_end - unit.row_begin, keys = work.context.item->keys;
+  const std::int64_t blocks = (rows + block_rows - 1) / block_rows;
+  // Bit b of packed and started: block b of rows. A unit never has more than 64 blocks.
+  std::uint64_t packed = 0, started = 0;
+  for (std::int64_t key = 0; key < keys; key += block_keys) {
+    const std::int64_t count = smaller(block_keys, keys - key);
+    bool ready = false, healthy = true;
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      const std::int64_t local = b * block_rows;
+      Rectangle at;
+      if (!find_rectangle(work.context, unit.row_begin + local, smaller(block_rows, rows - local), key, count, at)) continue;
+      if (!ready) {
+        pack_keys(work, key, count);
+        healthy = pack_values(work, key, count);
+        ready = true;
+      }
+      float* queries = work.queries + local * call.head_dim;
+      if ((packed >> b & 1) == 0) pack_queries(work, at.row, at.rows, queries);
+      packed |= std::uint64_t{1} << b;
+      block_of_scores(work, at, queries);
+      const bool fresh = (started >> b & 1) == 0;
+      started |= std::uint64_t{1} << b;
+      float* outputs = work.outputs + local * work.value_columns;
+      for (std::int64_t r = 0; r < at.rows; ++r)
+        soften_row(work.scores + r * score_stride, at.begin, at.end, fresh, work.largest + local + r, work.sums + local + r,
+                   outputs + r * work.value_columns, work.value_columns);
+      if (work.context.job->drop_below != 0) drop_weights(work.context, at, work.words, work.scores);
+      const std::int64_t depth = smaller(at.end, at.keys) - at.begin;
+      if (fresh)
+        multiply<Left::score_rows, false>(at.rows, work.value_columns, depth, work.scores + at.begin, 0, work.values, count, at.begin,
+                                          outputs, work.value_columns);
+      else
+        multiply<Left::score_rows, true>(at.rows, work.value_columns, depth, work.scores + at.begin, 0, work.values, count, at.begin,
+                                         outputs, work.value_columns);
+      if (!healthy)
+        mend_spoiled<Left::score_rows>(at.rows, depth, work.scores + at.begin, 0, work.value_rows + at.begin, call.value_dim, 1.0f,
+                                       outputs, work.value_columns);
+    }
+  }
+  for (std::int64_t r = 0; r < rows; ++r) {
+    if ((started >> (r / block_rows) & 1) == 0) work.largest[r] = minus_infinity;
+    finish_row(work, unit.row_begin + r, r);
+  }
+}
+
+void TiledForward(const AttentionJob& job, const AttentionUnit& unit, float* scratch) {
+  Forward work;
+  prepare(job, unit, scratch, work);
+  run_unit(work);
+}
+
+// One block of scores goes to the matrices asked for. The running maximum and sum are final by now.
+void write_matrices(const Forward& work, const Rectangle& at, std::int64_t local, const MatrixRequest& request) {
+  const AttentionCall& call = *work.context.call;
+  const std::int64_t keys = work.context.item->keys, end = smaller(at.end, at.keys);
+  for (std::int64_t r = 0; r < at.rows; ++r) {
+    const float* s = work.scores + r * score_stride;
+    const std::int64_t query = work.context.query(at.row + r), to = query * keys + at.key;
+    if (request.scores != nullptr)
+      for (std::int64_t j = at.begin; j < end; ++j) request.scores[to + j] = s[j];
+    if (request.weights == nullptr || work.largest[local + r] == minus_infinity) continue;
+    float largest = work.largest[local + r], sum = work.sums[local + r], factor = 1;
+    if (!call.rules.sinks.empty()) {
+      const float sink = call.rules.sinks[static_cast<std::size_t>(request.head)] * log2_e;
+      if (sink > largest) factor = exp2_of(largest - sink);
+      sum = sink > largest ? sum * factor + 1 : sum + exp2_of(sink - largest);
+    }
+    factor /= sum;
+    for (std::int64_t j = at.begin; j < end; ++j) request.weights[to + j] = exp2_of(s[j] * log2_e - largest) * factor;
+  }
+}
+
+void ExplicitForward(const AttentionJob& job, const AttentionUnit& unit, float* scratch) {
+  Forward work;
+  prepare(job, unit, scratch, work);
+  run_unit(work);
+  const std::int64_t rows = unit.row_end - unit.row_begin, keys = work.context.item->keys;
+  for (const MatrixRequest& request : job.call->matrices) {
+    if (request.item != unit.item || request.head != unit.head_begin) continue;
+    const std::int64_t from = unit.row_begin * keys, to = unit.row_end * keys;
+    for (std::int64_t i = from; i < to; ++i) {
+      if (request.scores != nullptr) request.scores[i] = minus_infinity;
+      if (request.weights != nullptr) request.weights[i] = 0;
+    }
+    for (std::int64_t key = 0; key < keys; key += block_keys) {
+      const std::int64_t count = smaller(block_keys, keys - key);
+      pack_keys(work, key, count);
+      for (std::int64_t local = 0; local < rows; local += block_rows) {
+        Rectangle at;
+        if (!find_rectangle(work.context, unit.row_begin + local, smaller(block_rows, rows - local), key, count, at)) continue;
+        pack_queries(work, at.row, at.rows, work.queries + local * job.call->head_dim);
+        block_of_scores(work, at, work.queries + local * job.call->head_dim);
+        write_matrices(work, at, local, request);
+      }
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace attention
+}  // namespace attend
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace attend {
+namespace attention {
+HWY_EXPORT(TiledScratch);
+HWY_EXPORT(TiledForward);
+HWY_EXPORT(ExplicitForward);
+}  // namespace attention
+
+std::int64_t tiled_scratch(const AttentionCall& call, std::int64_t most_rows) {
+  using namespace attention;
+  return HWY_DYNAMIC_DISPATCH(TiledScratch)(call, most_rows);
+}
+void tiled_forward(const AttentionJob& job, const AttentionUnit& unit, float* scratch) {
+  using namespace attention;
+  HWY_DYNAMIC_DISPATCH(TiledForward)(job, unit, scratch);
+}
+void explicit_forward(const AttentionJob& job, const AttentionUnit& unit, float* scratch) {
+  using namespace attention;
+  HWY_DYNAMIC_DISPATCH(ExplicitForward)(job, unit, scratch);
+}
+}  // namespace attend
+#endif
