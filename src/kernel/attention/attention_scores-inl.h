@@ -54,7 +54,7 @@ struct ScoreContext {
 };
 
 // A rectangle of a unit: rows as in AttentionUnit, keys [key, key + keys), of which columns [begin, end) are wanted.
-// `begin` is a multiple of panel.
+// `begin` is a multiple of panel, `end` of panel or the end of the block up to whole vectors.
 struct Rectangle {
   std::int64_t row, rows;
   std::int64_t key, keys;
@@ -236,7 +236,7 @@ HWY_INLINE bool find_rectangle(const ScoreContext& context, std::int64_t row, st
     const std::int64_t begin = larger(context.mask.interval(query_begin).begin - key, 0);
     const std::int64_t end = smaller(context.mask.interval(query_end - 1).end - key, keys);
     at.begin = begin / panel * panel;
-    at.end = rounded_up(end, lanes);
+    at.end = smaller(rounded_up(end, panel), at.end);  // whole panels, so that a product meets no half of one
     if (at.begin >= at.end) return false;
   }
   return true;
