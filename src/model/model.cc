@@ -79,7 +79,11 @@ std::int64_t Model::parameter_count() const {
 std::vector<Site> Model::sites() const {
   const bool rotary = config().positions == PositionKind::rotary;
   std::vector<Site> sites;
-  if (config().encoder) sites = sites_of(StackKind::encoder, static_cast<int>(config().encoder->layers), false, rotary);
+  if (config().encoder) {
+    sites = sites_of(StackKind::encoder, static_cast<int>(config().encoder->layers), false, rotary);
+    // An encoder below a decoder predicts nothing itself.
+    if (config().decoder && config().classes == 0) std::erase_if(sites, [](const Site& site) { return site.point == Point::logits; });
+  }
   if (config().decoder) {
     const auto more = sites_of(StackKind::decoder, static_cast<int>(config().decoder->layers), config().encoder.has_value(), rotary);
     sites.insert(sites.end(), more.begin(), more.end());

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ struct NamedConfig {
   std::string name;
   TransformerConfig config;
 };
+
+// What GoogleTest prints for a parameter.
+inline void PrintTo(const NamedConfig& config, std::ostream* out) { *out << config.name; }
 
 inline TransformerConfig small_config() {
   TransformerConfig config;
@@ -56,6 +60,7 @@ inline std::vector<NamedConfig> all_families() {
     c.relative_buckets = 8;
     c.relative_max_distance = 12;
     c.norm = NormKind::rms;
+    c.norm_bias = false;
     c.query_key_value_bias = c.attention_output_bias = c.feed_forward_bias = false;
     c.gated = true;
     c.activation = Activation::gelu_tanh;
@@ -73,6 +78,7 @@ inline std::vector<NamedConfig> all_families() {
     c.positions = PositionKind::rotary;
     c.rotary_pairing = Pairing::interleaved;
     c.norm = NormKind::rms;
+    c.norm_bias = false;
     c.gated = true;
     c.activation = Activation::silu;
     c.key_heads = 2;
