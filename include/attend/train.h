@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,8 +33,9 @@ struct TrainPlan {
 struct StepReport {
   std::int64_t step = 0, steps = 0;                // from 1; of the whole run
   std::int64_t epoch = 0;                          // from 1; 0 for blocks
-  double loss = 0;                                 // nats per target token of this step's batches, label smoothing included
-  double smooth_loss = 0;                          // running mean, for display
+  double loss = 0;                                 // nats per target token of this step's batches, without label smoothing
+  double smoothed = 0;                             // the same with label smoothing: what is minimised
+  double running_loss = 0;                         // running mean of loss, for display
   double rate = 0;                                 // learning rate
   double gradient_norm = 0;                        // before clipping
   std::int64_t tokens = 0;                         // target tokens of this step
@@ -70,7 +70,7 @@ struct TrainOptions {
   //   recipe.toml     the recipe as it was given
   //   train.jsonl     one JSON object a line: start, step, validation, save, end
   //   loss.svg        the loss curve
-  //   checkpoints/step-000123/   a model folder, the newest one with state.bin
+  //   checkpoints/step-000123/   a model folder, the newest one with state.safetensors
   //   last, best      links to two of them
   //   final           link to the model to use: the average if the recipe asks for one, else the best
   std::filesystem::path run_folder;
@@ -103,6 +103,14 @@ TrainResult train(const Recipe& recipe, const TrainOptions& options);
 
 // Reads the data and makes the tokenizer, but writes nothing and takes no step.
 TrainPlan plan_training(const Recipe& recipe, const TrainOptions& options);
+
+// The recipe and the data folder that a run folder was made with, for going on without naming them again.
+// Error(file or config) if the folder holds no run.
+struct RunSource {
+  Recipe recipe;
+  std::filesystem::path data_folder;
+};
+RunSource source_of_run(const std::filesystem::path& run_folder);
 
 // Learning rate of a step (from 1) of a run that has `total` steps.
 double learning_rate(const TrainRecipe& recipe, std::int64_t step, std::int64_t total);

@@ -1,39 +1,29 @@
 #include "train/images.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <numbers>
-#include <string>
 
 #include "attend/error.h"
 #include "core/random.h"
 #include "core/threads.h"
+#include "text/byte_source.h"
 
 namespace attend {
 namespace {
 
 constexpr std::int64_t most_bytes = std::int64_t{4} << 30;
 
-// The bytes of a file that may be gzipped.
 std::vector<std::uint8_t> unpacked(const std::filesystem::path& path) {
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
-  if (!file) throw Error(ErrorKind::file, path.string(), "cannot open", "check the path, or give the folder of the data");
+  const std::unique_ptr<ByteSource> source = open_bytes(path, most_bytes);
   std::vector<std::uint8_t> bytes;
   for (;;) {
     const std::size_t before = bytes.size();
     bytes.resize(before + (1 << 20));
-    const int count = gzread(file.get(), bytes.data() + before, 1 << 20);
-    int code = Z_OK;
-    const char* reason = gzerror(file.get(), &code);
-    if (count < 0 || (code != Z_OK && code != Z_STREAM_END))
-      throw Error(code == Z_ERRNO ? ErrorKind::file : ErrorKind::format, path.string(), join("cannot unpack: ", code == Z_ERRNO ? "read error" : reason));
-    bytes.resize(before + static_cast<std::size_t>(count));
+    const std::size_t count = source->read(reinterpret_cast<char*>(bytes.data()) + before, 1 << 20);
+    bytes.resize(before + count);
     if (count == 0) return bytes;
-    if (static_cast<std::int64_t>(bytes.size()) > most_bytes)
-      throw Error(ErrorKind::format, path.string(), join("holds more than ", most_bytes, " bytes unpacked"));
   }
 }
 

@@ -22,7 +22,7 @@ struct ImageSet {
   }
 };
 
-// idx files, plain or .gz: unsigned bytes with 3 axes and with 1. Error(file), Error(format) names file and what is wrong.
+// idx files, plain, .gz or .xz: unsigned bytes with 3 axes and with 1. Error(file), Error(format) names file and what is wrong.
 ImageSet read_images(const std::filesystem::path& images, const std::filesystem::path& labels);
 
 // Takes the images of `indices` (ascending) out of `set` into a new one.

@@ -1,0 +1,71 @@
+// The folder of a run: checkpoints that are whole whatever happens, links to the last and the best, the log.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attend/checkpoint.h"
+#include "attend/train.h"
+#include "core/file.h"
+#include "train/learner.h"
+
+namespace attend {
+
+// All that a run remembers between two steps beside parameters and moments; with these, the next step has the same bits
+// as if the run had never stopped. Order and dropout are drawn from (seed, epoch, step) and need no state of their own.
+struct RunState {
+  std::int64_t step = 0;          // optimiser steps taken
+  std::int64_t epoch = 1;         // of the next step
+  std::int64_t next_batch = 0;    // of that epoch
+  double running_loss = 0;         // running mean without its start-up correction
+  LossSums interval;              // since the last line of the log
+  std::int64_t validations = 0, without_better = 0;
+  std::optional<ValidationReport> last, best;
+  std::vector<std::int64_t> average_steps;  // checkpoints to be averaged at the end
+  std::uint64_t data_fingerprint = 0;
+  std::map<std::string, std::string> settings;  // every key of the recipe as text
+};
+
+std::string to_json(const RunState& state);
+RunState run_state_from_json(const std::string& text, const std::string& source);
+
+class RunFolder {
+ public:
+  // Makes the folder if absent and locks it. Throws Error(file) if another training holds it.
+  explicit RunFolder(std::filesystem::path folder);
+
+  bool holds_checkpoint() const;              // of an earlier run
+  // Removes what an earlier run wrote. Error(file) if files of the names a run uses lie here that no run wrote.
+  void clear();
+
+  std::filesystem::path path(const std::string& name) const { return folder_ / name; }
+  std::filesystem::path checkpoint(std::int64_t step) const;
+
+  // Writes checkpoints/step-N under a temporary name, renames it, then moves the links and removes what nothing points
+  // to any more: a kill between any two of these leaves a whole checkpoint behind `last`.
+  void save(const Model& model, const Tokenizer* tokenizer, const Task& task, const Learner& learner, const RunState& state);
+  // Links and checkpoints as `state` says: after a kill in the middle of save().
+  void tidy(const RunState& state);
+
+  // A model folder of this name, written aside and renamed.
+  void save_model(const std::string& name, const Model& model, const Tokenizer* tokenizer, const Task& task);
+  void link(const std::string& name, const std::filesystem::path& target);
+
+  // ---- The log ----
+  void append_log(const std::string& json_line);
+  // Keeps the lines up to `step`, which a killed run may have passed, and returns them.
+  std::vector<std::string> cut_log(std::int64_t step);
+
+ private:
+  std::filesystem::path folder_;
+  std::optional<FolderLock> lock_;
+  std::ofstream log_;
+};
+
+}  // namespace attend
