@@ -35,7 +35,7 @@ struct StepReport {
   std::int64_t epoch = 0;                          // from 1; 0 for blocks
   double loss = 0;                                 // nats per target token of this step's batches, without label smoothing
   double smoothed = 0;                             // the same with label smoothing: what is minimised
-  double running_loss = 0;                         // running mean of loss, for display
+  double smooth_loss = 0;                         // running mean of loss, for display
   double rate = 0;                                 // learning rate
   double gradient_norm = 0;                        // before clipping
   std::int64_t tokens = 0;                         // target tokens of this step

@@ -110,7 +110,7 @@ std::string to_json(const RunState& state) {
   return Json{{"step", state.step},
               {"epoch", state.epoch},
               {"next_batch", state.next_batch},
-              {"running_loss", state.running_loss},
+              {"smooth_loss", state.smooth_loss},
               {"interval", json_of(state.interval)},
               {"validations", state.validations},
               {"without_better", state.without_better},
@@ -129,7 +129,7 @@ RunState run_state_from_json(const std::string& text, const std::string& source)
     state.step = json.at("step").get<std::int64_t>();
     state.epoch = json.at("epoch").get<std::int64_t>();
     state.next_batch = json.at("next_batch").get<std::int64_t>();
-    state.running_loss = json.at("running_loss").get<double>();
+    state.smooth_loss = json.at("smooth_loss").get<double>();
     state.interval = sums_from(json.at("interval"));
     state.validations = json.at("validations").get<std::int64_t>();
     state.without_better = json.at("without_better").get<std::int64_t>();

@@ -23,7 +23,7 @@ struct RunState {
   std::int64_t step = 0;          // optimiser steps taken
   std::int64_t epoch = 1;         // of the next step
   std::int64_t next_batch = 0;    // of that epoch
-  double running_loss = 0;         // running mean without its start-up correction
+  double smooth_loss = 0;         // running mean without its start-up correction
   LossSums interval;              // since the last line of the log
   std::int64_t validations = 0, without_better = 0;
   std::optional<ValidationReport> last, best;

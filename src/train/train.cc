@@ -325,14 +325,14 @@ class Run {
 
     state_.step = step;
     state_.interval += sums;
-    state_.running_loss = running_decay * state_.running_loss + (1 - running_decay) * sums.mean();
+    state_.smooth_loss = running_decay * state_.smooth_loss + (1 - running_decay) * sums.mean();
     report_step(first_step, epoch, rate, norm, sums);
     return epoch_ended;
   }
 
   static constexpr double running_decay = 0.98;
   double running_loss() const {
-    return state_.step > 0 ? state_.running_loss / (1 - std::pow(running_decay, static_cast<double>(state_.step))) : 0;
+    return state_.step > 0 ? state_.smooth_loss / (1 - std::pow(running_decay, static_cast<double>(state_.step))) : 0;
   }
 
   [[noreturn]] void refuse_number(std::int64_t step, double rate, const std::string& what) const {
@@ -355,7 +355,7 @@ class Run {
     report.epoch = has_epochs() ? epoch : 0;
     report.loss = sums.mean();
     report.smoothed = sums.mean_smoothed();
-    report.running_loss = running_loss();
+    report.smooth_loss = running_loss();
     report.rate = rate;
     report.gradient_norm = norm;
     report.tokens = sums.labels;
