@@ -174,6 +174,17 @@ void check(const SentencePieceOptions& options) {
   }
 }
 
+// Nothing but blanks and the mark that the library takes for one: lines of which it would keep nothing.
+bool is_blank(std::string_view text) {
+  std::size_t position = 0;
+  while (position < text.size()) {
+    if (text.substr(position, blank_mark.size()) == blank_mark) position += blank_mark.size();
+    else if (std::string_view(" \t\r\n").find(text[position]) != std::string_view::npos) ++position;
+    else return false;
+  }
+  return true;
+}
+
 // The lines as the library shall see them: normalised, not empty, not too long; at most `most_lines`, each with the same
 // chance (Vitter 1985, algorithm R), in the order of the corpus.
 std::vector<std::string> training_lines(const SentencePieceOptions& options, const LineSource& source) {
@@ -188,7 +199,7 @@ std::vector<std::string> training_lines(const SentencePieceOptions& options, con
       return;
     std::string text = normalise(line, options.normalisation);
     if (static_cast<std::int64_t>(text.size()) > options.longest_line || text.find(reserved) != std::string::npos) return;
-    if (text.find_first_not_of(" \t\r\n") == std::string::npos) return;
+    if (is_blank(text)) return;
     const std::int64_t index = seen++;
     if (options.most_lines == 0 || index < options.most_lines) {
       kept.emplace_back(index, std::move(text));
@@ -234,7 +245,7 @@ std::string last_number(const std::string& message) {
     throw Error(ErrorKind::text, where,
                 join("a vocabulary of ", options.vocabulary_size, " tokens is too small: the special tokens and the "
                      "characters of the corpus alone are ", needed),
-                join("set the vocabulary size to more than ", needed, ", or lower the character coverage"));
+                join("set the vocabulary size to at least ", needed, ", or lower the character coverage"));
   }
   throw Error(ErrorKind::text, where, join("SentencePiece could not train: ", message),
               "change the vocabulary size or the corpus");

@@ -374,7 +374,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(std::span<const NamedBytes> file
     }
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::format) throw;
-    throw Error(ErrorKind::format, json_where, error.what());
+    throw Error(ErrorKind::format, json_where, error.what_happened(), error.advice());
   }
 
   const Fields specials(fields.at("specials"), json_where);
