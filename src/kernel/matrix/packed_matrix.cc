@@ -1,61 +1,323 @@
+// The product with packed weights. Its outer loops: blocks of rows and columns are tasks; inside a task the summed index
+// goes in blocks short enough that a block of A stays in the second-level cache, and partial sums wait in scratch.
 #include "kernel/matrix/packed_matrix.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "core/threads.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernel/matrix/packed_matrix.cc"
+#include "hwy/foreach_target.h"
+
+#include "hwy/highway.h"
+#include "kernel/matrix/tile-inl.h"
+#include "kernel/rowwise/functions-inl.h"
+
+#ifndef ATTEND_PACKED_MATRIX_ONCE
+#define ATTEND_PACKED_MATRIX_ONCE
 namespace attend {
 namespace {
 
-constexpr std::int64_t panel_width = 16;
+// Inputs in one block, and the row stride of the copied block of A: off a power of two, or the rows of a tile would
+// all fall into the same few sets of the first-level cache.
+constexpr int inputs_block = 512;
+constexpr int block_stride = inputs_block + 16;
+constexpr std::int64_t rows_block = 96;
+constexpr std::int64_t columns_block = 1024;
 
-float activated(Activation kind, float x) {
-  switch (kind) {
-    case Activation::none: return x;
-    case Activation::relu: return x > 0 ? x : 0;
-    case Activation::gelu: return 0.5f * x * std::erfc(-x * 0.70710678f);
-    case Activation::gelu_tanh: return x / (1 + std::exp(-2 * 0.79788456f * (x + 0.044715f * x * x * x)));
-    case Activation::silu: return x / (1 + std::exp(-x));
-  }
-  return x;
+struct Product {
+  const float* a;
+  std::int64_t a_stride;
+  const float* panels;
+  std::int64_t outputs, inputs;
+  float* c;
+  std::int64_t c_stride;
+  ProductEnd end;
+};
+
+// Scratch of one thread: the copied block of A, and the partial sums of a task.
+struct Scratch {
+  Buffer a{rows_block * block_stride};
+  Buffer sums;
+};
+
+Scratch& scratch() {
+  thread_local Scratch instance;
+  return instance;
 }
+
+}  // namespace
+}  // namespace attend
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace attend {
+namespace HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Where a tile's sums come from and go to.
+struct TileEnds {
+  const Product* product;
+  const float* partial_in;  // null: start from 0
+  float* partial_out;       // null: this is the last block of inputs, finish into C
+  std::int64_t partial_stride;
+  float* c;                 // first element of the tile in C
+  std::int64_t column;      // its column
+};
+
+template <Activation kind>
+HWY_INLINE void finish_row(const ProductEnd& end, const float* sums, std::int64_t columns, std::int64_t column, float* c, float* before) {
+  const TileTag d;
+  for (std::int64_t j = 0; j < columns; j += tile_lanes) {
+    const auto count = static_cast<std::size_t>(std::min<std::int64_t>(tile_lanes, columns - j));
+    auto value = hn::Load(d, sums + j);
+    if (end.bias != nullptr) value = hn::Add(value, load_first(d, end.bias + column + j, count));
+    if (before != nullptr) store_first(d, value, before + j, count);
+    value = activated<kind>(d, value);
+    if (end.accumulate) value = hn::Add(load_first(d, c + j, count), value);
+    store_first(d, value, c + j, count);
+  }
+}
+
+// The ends of a tile that has an activation, or that sticks out of C.
+HWY_NOINLINE void finish_tile(const TileEnds& ends, const float* sums, int rows, int columns) {
+  const Product& product = *ends.product;
+  const ProductEnd& end = product.end;
+  const std::int64_t valid = std::min<std::int64_t>(columns, product.outputs - ends.column);
+  for (int i = 0; i < rows; ++i) {
+    const float* row = sums + i * columns;
+    float* c = ends.c + i * product.c_stride;
+    float* before = end.before_activation == nullptr ? nullptr : end.before_activation + (c - product.c);
+    switch (end.activation) {
+      case Activation::none: finish_row<Activation::none>(end, row, valid, ends.column, c, before); break;
+      case Activation::relu: finish_row<Activation::relu>(end, row, valid, ends.column, c, before); break;
+      case Activation::gelu: finish_row<Activation::gelu>(end, row, valid, ends.column, c, before); break;
+      case Activation::gelu_tanh: finish_row<Activation::gelu_tanh>(end, row, valid, ends.column, c, before); break;
+      case Activation::silu: finish_row<Activation::silu>(end, row, valid, ends.column, c, before); break;
+    }
+  }
+}
+
+template <int rows, int panels>
+HWY_NOINLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t panel_stride, std::int64_t inputs,
+                       const TileEnds& ends) {
+  const TileTag d;
+  constexpr int vectors = panels * panel_vectors;
+  hn::VFromD<TileTag> sums[rows][vectors];
+  ATTEND_UNROLL
+  for (int i = 0; i < rows; ++i) {
+    ATTEND_UNROLL
+    for (int v = 0; v < vectors; ++v)
+      sums[i][v] = ends.partial_in == nullptr ? hn::Zero(d) : hn::Load(d, ends.partial_in + i * ends.partial_stride + v * tile_lanes);
+  }
+  tile_sums<rows, panels, block_stride, 1>(a, b, panel_stride, inputs, sums);
+  if (ends.partial_out != nullptr) {
+    ATTEND_UNROLL
+    for (int i = 0; i < rows; ++i) {
+      ATTEND_UNROLL
+      for (int v = 0; v < vectors; ++v) hn::Store(sums[i][v], d, ends.partial_out + i * ends.partial_stride + v * tile_lanes);
+    }
+    return;
+  }
+  const Product& product = *ends.product;
+  const ProductEnd& end = product.end;
+  if (end.activation != Activation::none || end.before_activation != nullptr || ends.column + panels * tile_panel > product.outputs) {
+    HWY_ALIGN float kept[rows * vectors * tile_lanes];
+    ATTEND_UNROLL
+    for (int i = 0; i < rows; ++i) {
+      ATTEND_UNROLL
+      for (int v = 0; v < vectors; ++v) hn::Store(sums[i][v], d, kept + (i * vectors + v) * tile_lanes);
+    }
+    finish_tile(ends, kept, rows, vectors * tile_lanes);
+    return;
+  }
+  ATTEND_UNROLL
+  for (int v = 0; v < vectors; ++v) {
+    const auto bias = end.bias == nullptr ? hn::Zero(d) : hn::LoadU(d, end.bias + ends.column + v * tile_lanes);
+    ATTEND_UNROLL
+    for (int i = 0; i < rows; ++i) {
+      float* to = ends.c + i * product.c_stride + v * tile_lanes;
+      auto value = hn::Add(sums[i][v], bias);
+      if (end.accumulate) value = hn::Add(hn::LoadU(d, to), value);
+      hn::StoreU(value, d, to);
+    }
+  }
+}
+
+template <int panels, int rows = most_rows(panels)>
+HWY_INLINE void tile_of(int count, const float* a, const float* b, std::int64_t panel_stride, std::int64_t inputs, const TileEnds& ends) {
+  if constexpr (rows > 1) {
+    if (count < rows) return tile_of<panels, rows - 1>(count, a, b, panel_stride, inputs, ends);
+  }
+  tile<rows, panels>(a, b, panel_stride, inputs, ends);
+}
+
+// Blocks of inputs, then groups of panels, then tiles down the rows.
+template <int panels>
+HWY_INLINE void panel_group(const Product& product, std::int64_t first_row, std::int64_t rows, std::int64_t panel, std::int64_t k, std::int64_t inputs,
+                            const float* a, float* partial, std::int64_t partial_stride) {
+  const std::int64_t tiles = (rows + most_rows(panels) - 1) / most_rows(panels);
+  const std::int64_t panel_stride = product.inputs * tile_panel;
+  TileEnds ends{&product, nullptr, nullptr, partial_stride, nullptr, panel * tile_panel};
+  std::int64_t row = 0;
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    // Tiles of nearly equal height: a last tile of one row would run at a quarter of the speed.
+    const std::int64_t next = rows * (t + 1) / tiles;
+    if (k != 0) ends.partial_in = partial + row * partial_stride;
+    if (k + inputs < product.inputs) ends.partial_out = partial + row * partial_stride;
+    ends.c = product.c + (first_row + row) * product.c_stride + ends.column;
+    tile_of<panels>(static_cast<int>(next - row), a + row * block_stride, product.panels + panel * panel_stride + k * tile_panel, panel_stride,
+                    inputs, ends);
+    row = next;
+  }
+}
+
+// C of rows [first_row, last_row) and panels [first_panel, last_panel).
+void product_block(const Product& product, std::int64_t first_row, std::int64_t last_row, std::int64_t first_panel, std::int64_t last_panel) {
+  const std::int64_t rows = last_row - first_row;
+  Scratch& memory = scratch();
+  const std::int64_t partial_stride = (last_panel - first_panel) * tile_panel;
+  if (product.inputs > inputs_block && memory.sums.size() < rows_block * partial_stride) memory.sums = Buffer(rows_block * partial_stride);
+  std::int64_t k = 0;
+  do {
+    const std::int64_t inputs = std::min<std::int64_t>(inputs_block, product.inputs - k);
+    const float* a = product.a + first_row * product.a_stride + k;
+    if (rows > 1) {
+      for (std::int64_t i = 0; i < rows; ++i) std::copy_n(a + i * product.a_stride, inputs, memory.a.data() + i * block_stride);
+      a = memory.a.data();
+    }
+    for (std::int64_t panel = first_panel; panel < last_panel;) {
+      float* partial = memory.sums.data() + (panel - first_panel) * tile_panel;
+      const std::int64_t left = last_panel - panel;
+      if constexpr (widest_panels >= 8) {
+        if (left >= 8 && rows <= most_rows(8)) {
+          panel_group<8>(product, first_row, rows, panel, k, inputs, a, partial, partial_stride);
+          panel += 8;
+          continue;
+        }
+      }
+      if constexpr (widest_panels >= 4) {
+        if (left >= 4 && rows <= most_rows(4)) {
+          panel_group<4>(product, first_row, rows, panel, k, inputs, a, partial, partial_stride);
+          panel += 4;
+          continue;
+        }
+      }
+      if constexpr (widest_panels >= 2) {
+        if (left >= 2 && (tile_lanes == tile_panel || rows <= most_rows(2))) {
+          panel_group<2>(product, first_row, rows, panel, k, inputs, a, partial, partial_stride);
+          panel += 2;
+          continue;
+        }
+      }
+      panel_group<1>(product, first_row, rows, panel, k, inputs, a, partial, partial_stride);
+      panel += 1;
+    }
+    k += inputs;
+  } while (k < product.inputs);
+}
+
+// One panel of a matrix stored [outputs, inputs]: 4 x 4 transpositions.
+void pack_panel(const float* matrix, std::int64_t row_stride, std::int64_t outputs, std::int64_t inputs, float* panel) {
+  std::int64_t j = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::FixedTag<float, 4> d;
+  const hn::FixedTag<double, 2> pairs;
+  for (; j + 4 <= outputs; j += 4) {
+    const float* rows = matrix + j * row_stride;
+    std::int64_t k = 0;
+    for (; k + 4 <= inputs; k += 4) {
+      const auto r0 = hn::LoadU(d, rows + k), r1 = hn::LoadU(d, rows + row_stride + k);
+      const auto r2 = hn::LoadU(d, rows + 2 * row_stride + k), r3 = hn::LoadU(d, rows + 3 * row_stride + k);
+      const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1)), low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
+      const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1)), high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
+      float* to = panel + k * tile_panel + j;
+      hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, to);
+      hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to + tile_panel);
+      hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, to + 2 * tile_panel);
+      hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, to + 3 * tile_panel);
+    }
+    for (; k < inputs; ++k)
+      for (int i = 0; i < 4; ++i) panel[k * tile_panel + j + i] = rows[i * row_stride + k];
+  }
+#endif
+  for (; j < outputs; ++j)
+    for (std::int64_t k = 0; k < inputs; ++k) panel[k * tile_panel + j] = matrix[j * row_stride + k];
+  for (; j < tile_panel; ++j)
+    for (std::int64_t k = 0; k < inputs; ++k) panel[k * tile_panel + j] = 0;
+}
+
+// One panel of a matrix stored [inputs, outputs]: pieces of rows.
+void pack_panel_transposed(const float* matrix, std::int64_t row_stride, std::int64_t outputs, std::int64_t inputs, float* panel) {
+  const TileTag d;
+  for (std::int64_t k = 0; k < inputs; ++k) {
+    const float* row = matrix + k * row_stride;
+    float* to = panel + k * tile_panel;
+    if (outputs == tile_panel) {
+      for (int v = 0; v < tile_panel; v += tile_lanes) hn::Store(hn::LoadU(d, row + v), d, to + v);
+    } else {
+      for (int i = 0; i < tile_panel; ++i) to[i] = i < outputs ? row[i] : 0;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace attend
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace attend {
+namespace {
+HWY_EXPORT(product_block);
+HWY_EXPORT(pack_panel);
+HWY_EXPORT(pack_panel_transposed);
+
+// Waking the team costs some microseconds; below this many multiplications the caller is faster alone.
+constexpr std::int64_t work_for_team = 48 * 1024;
+constexpr std::int64_t panel = 16;
 
 }  // namespace
 
 void PackedMatrix::pack(const float* matrix, std::int64_t outputs, std::int64_t inputs, std::int64_t row_stride, bool transposed) {
-  const std::int64_t panels = (outputs + panel_width - 1) / panel_width;
-  const std::int64_t size = panels * panel_width * inputs;
+  const std::int64_t panels = (outputs + panel - 1) / panel;
+  const std::int64_t size = panels * panel * inputs;
   if (panels_.size() != size) panels_ = Buffer(size);
   outputs_ = outputs;
   inputs_ = inputs;
-  for (std::int64_t j = 0; j < panels * panel_width; ++j)
-    for (std::int64_t k = 0; k < inputs; ++k)
-      panels_.data()[(j / panel_width * inputs + k) * panel_width + j % panel_width] =
-          j >= outputs ? 0 : transposed ? matrix[k * row_stride + j] : matrix[j * row_stride + k];
+  const auto function = transposed ? HWY_DYNAMIC_DISPATCH(pack_panel_transposed) : HWY_DYNAMIC_DISPATCH(pack_panel);
+  const std::int64_t grain = std::max<std::int64_t>(1, 64 * 1024 / std::max<std::int64_t>(1, panel * inputs));
+  parallel_ranges(panels, grain, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t p = begin; p < end; ++p)
+      function(matrix + p * panel * (transposed ? 1 : row_stride), row_stride, std::min(panel, outputs - p * panel), inputs,
+               panels_.data() + p * panel * inputs);
+  });
 }
 
 void multiply(const float* a, std::int64_t a_stride, std::int64_t rows, const PackedMatrix& b, float* c, std::int64_t c_stride,
               const ProductEnd& end) {
-  parallel_for(rows, [&](std::int64_t i, int) {
-    for (std::int64_t j = 0; j < b.outputs(); ++j) {
-      float sum = 0;
-      const float* panel = b.panels() + j / panel_width * panel_width * b.inputs() + j % panel_width;
-      for (std::int64_t k = 0; k < b.inputs(); ++k) sum = std::fma(a[i * a_stride + k], panel[k * panel_width], sum);
-      if (end.bias != nullptr) sum += end.bias[j];
-      if (end.before_activation != nullptr) end.before_activation[i * c_stride + j] = sum;
-      sum = activated(end.activation, sum);
-      c[i * c_stride + j] = end.accumulate ? c[i * c_stride + j] + sum : sum;
-    }
-  });
-}
-
-void multiply_transposed(const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride, std::int64_t rows,
-                         std::int64_t m, std::int64_t n, float* c, std::int64_t c_stride) {
-  parallel_for(m, [&](std::int64_t i, int) {
-    for (std::int64_t r = 0; r < rows; ++r)
-      for (std::int64_t j = 0; j < n; ++j)
-        c[i * c_stride + j] = std::fma(a[r * a_stride + i], b[r * b_stride + j], c[i * c_stride + j]);
+  if (rows <= 0 || b.outputs() <= 0) return;
+  const Product product{a, a_stride, b.panels(), b.outputs(), b.inputs(), c, c_stride, end};
+  const auto function = HWY_DYNAMIC_DISPATCH(product_block);
+  const std::int64_t panels = (b.outputs() + panel - 1) / panel;
+  const std::int64_t row_blocks = (rows + rows_block - 1) / rows_block;
+  // Columns are split if rows alone do not give every worker a few tasks, but no task is smaller than work_for_team.
+  const std::int64_t work = rows * panels * panel * std::max<std::int64_t>(1, b.inputs());
+  const std::int64_t wanted = threads() == 1 ? 1 : std::min<std::int64_t>(threads() * 4, work / (work_for_team / 2));
+  std::int64_t column_blocks = (panels * panel + columns_block - 1) / columns_block;
+  column_blocks = std::max(column_blocks, (wanted + row_blocks - 1) / row_blocks);
+  // Whole groups of panels in every task but the last.
+  const std::int64_t group = rows <= 3 ? 8 : rows <= 6 ? 4 : 2;
+  std::int64_t width = (panels + column_blocks - 1) / column_blocks;
+  if (width > group) width = (width + group - 1) / group * group;
+  column_blocks = (panels + width - 1) / width;
+  parallel_for(row_blocks * column_blocks, [&](std::int64_t task, int) {
+    const std::int64_t i = task / column_blocks, j = task % column_blocks;
+    function(product, rows * i / row_blocks, rows * (i + 1) / row_blocks, j * width, std::min(panels, (j + 1) * width));
   });
 }
 
 }  // namespace attend
+#endif
