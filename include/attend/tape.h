@@ -48,8 +48,11 @@ class Tape {
   Tensor gradient_of_input(const Tensor& input, bool* first = nullptr);
   // As gradient_of_output, for a step that overwrites it: a copy if somebody keeps this gradient.
   Tensor writable_gradient_of_output(const Tensor& output);
-  // Adds the gradient of the output to that of an input of the same shape; moves the memory where possible, so it must
-  // be the step's last use of the output's gradient.
+  // The step's last use of the output's gradient, for an input of the same shape. move_gradient makes its memory the
+  // input's gradient and returns that, to be changed in place; undefined when it cannot be moved (something was added to
+  // the input already, somebody keeps the output's, one is a view, the input is not tracked). pass_gradient moves it or
+  // else adds it, unchanged.
+  Tensor move_gradient(const Tensor& output, const Tensor& input);
   void pass_gradient(const Tensor& output, const Tensor& input);
   // Adds amount * factor to the gradient of an input of the same shape; moves the memory of `amount` where possible.
   void add_gradient(const Tensor& input, Tensor amount, float factor = 1);

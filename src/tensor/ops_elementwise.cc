@@ -56,6 +56,10 @@ Tensor scale(const Tensor& x, float factor) {
   map_into(y, true, [factor](float value) { return value * factor; }, x);
   if (Tape* tape = tape_for({&x})) {
     tape->record(y, [output = y.place(), input = x.place(), factor](Tape& steps) {
+      if (Tensor moved = steps.move_gradient(output, input); moved.defined()) {
+        add_to(moved, true, moved, factor);
+        return;
+      }
       bool first = false;
       Tensor dx = steps.gradient_of_input(input, &first);
       add_to(dx, first, steps.gradient_of_output(output), factor);
@@ -212,7 +216,7 @@ void require_probability(const char* where, float probability) {
     throw Error(ErrorKind::argument, where, join("probability ", probability), "give 0 or more and less than 1");
 }
 
-void record_dropout_gradient(Tape& steps, const Tensor& output, const Tensor& input, float probability, std::uint64_t seed) {
+void add_dropped_gradient(Tape& steps, const Tensor& output, const Tensor& input, float probability, std::uint64_t seed) {
   bool first = false;
   if (Tensor dx = steps.gradient_of_input(input, &first); dx.defined())
     dropout_rows(rows_of(steps.gradient_of_output(output)), probability, seed, rows_to(dx), !first);
@@ -228,7 +232,10 @@ Tensor dropout(const Tensor& x, float probability, std::uint64_t seed) {
   dropout_rows(rows_of(x), probability, seed, rows_to(y));
   if (Tape* tape = tape_for({&x})) {
     tape->record(y, [output = y.place(), input = x.place(), probability, seed](Tape& steps) {
-      record_dropout_gradient(steps, output, input, probability, seed);
+      if (Tensor moved = steps.move_gradient(output, input); moved.defined())
+        dropout_rows(rows_of(moved), probability, seed, rows_to(moved));
+      else
+        add_dropped_gradient(steps, output, input, probability, seed);
     });
   }
   return y;
@@ -242,7 +249,7 @@ Tensor add_dropped(const Tensor& residual, const Tensor& x, float probability, s
   dropout_rows(rows_of(x), probability, seed, rows_to(y), true);
   if (Tape* tape = tape_for({&residual, &x})) {
     tape->record(y, [output = y.place(), residual_place = residual.place(), input = x.place(), probability, seed](Tape& steps) {
-      record_dropout_gradient(steps, output, input, probability, seed);
+      add_dropped_gradient(steps, output, input, probability, seed);
       steps.pass_gradient(output, residual_place);
     });
   }

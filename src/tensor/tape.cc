@@ -147,20 +147,21 @@ Tensor Tape::gradient_of_input(const Tensor& input, bool* first) {
   return input.mirrored_in(entry->gradient);
 }
 
-void Tape::pass_gradient(const Tensor& output, const Tensor& input) {
+Tensor Tape::move_gradient(const Tensor& output, const Tensor& input) {
   State::Entry* to = state_->find(input);
-  if (to == nullptr) return;
   State::Entry& from = *state_->find(output);
-  const bool movable = !to->gradient.defined() && !from.watched && !from.kept && from.writers == 1 &&
-                       output.covers_storage() && input.covers_storage();
-  if (movable) {
-    to->gradient = std::move(from.gradient);
-    from.gradient = {};
-    return;
-  }
+  if (to == nullptr || to->gradient.defined() || from.watched || from.kept || from.writers != 1 || !output.covers_storage() ||
+      !input.covers_storage())
+    return {};
+  to->gradient = std::move(from.gradient);
+  from.gradient = {};
+  return input.mirrored_in(to->gradient);
+}
+
+void Tape::pass_gradient(const Tensor& output, const Tensor& input) {
+  if (move_gradient(output, input).defined()) return;
   bool first = false;
-  Tensor target = gradient_of_input(input, &first);
-  add_to(target, first, gradient_of_output(output));
+  if (Tensor target = gradient_of_input(input, &first); target.defined()) add_to(target, first, gradient_of_output(output));
 }
 
 void Tape::add_gradient(const Tensor& input, Tensor amount, float factor) {
