@@ -9,14 +9,18 @@ namespace {
 std::string flags_of(const CLI::App& command) {
   std::string words;
   for (const CLI::Option* option : command.get_options())
-    for (const std::string& name : option->get_lnames()) words += (words.empty() ? "--" : " --") + name;
+    for (const std::string& name : option->get_lnames()) {
+      words += words.empty() ? "--" : " --";
+      words += name;
+    }
   return words;
 }
 
 std::string bash(const CLI::App& program) {
   std::string commands, cases;
   for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
-    commands += (commands.empty() ? "" : " ") + command->get_name();
+    if (!commands.empty()) commands += ' ';
+    commands += command->get_name();
     cases += "    " + command->get_name() + ") words=\"" + flags_of(*command) + " " + flags_of(program) + "\" ;;\n";
   }
   return "_attend() {\n"
