@@ -53,9 +53,9 @@ function(attend_library)
   target_include_directories(attend PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(attend PUBLIC cxx_std_20)
-  # Header-only libraries are inside the archive already: whoever links it need not have them.
+  # A header-only library is inside the archive already: whoever links it need not have it.
   list(REMOVE_DUPLICATES ATTEND_LIBRARIES)
-  list(REMOVE_ITEM ATTEND_LIBRARIES PkgConfig::json PkgConfig::tomlplusplus)
+  list(REMOVE_ITEM ATTEND_LIBRARIES PkgConfig::json)
   target_link_libraries(attend PRIVATE $<BUILD_INTERFACE:attend_options> ${ATTEND_LIBRARIES})
 
   include(CMakePackageConfigHelpers)
