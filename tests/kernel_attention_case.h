@@ -192,22 +192,22 @@ class AttentionCase {
   void list_positions() {
     for (AttentionItem& item : items) {
       // A cache with holes: positions grow by one or two.
-      auto& keys = positions_.emplace_back(std::make_unique<std::vector<std::int32_t>>());
+      auto* keys = positions_.emplace_back(std::make_unique<std::vector<std::int32_t>>()).get();
       std::int32_t position = 0;
       for (std::int64_t j = 0; j < item.keys; ++j) keys->push_back(position += 1 + static_cast<std::int32_t>(random_.below(2)));
-      auto& queries = positions_.emplace_back(std::make_unique<std::vector<std::int32_t>>());
+      auto* queries = positions_.emplace_back(std::make_unique<std::vector<std::int32_t>>()).get();
       position = std::max<std::int32_t>(0, position - static_cast<std::int32_t>(item.queries) * 3 / 2);
       for (std::int64_t i = 0; i < item.queries; ++i) queries->push_back(position += 1 + static_cast<std::int32_t>(random_.below(2)));
-      item.key_positions = positions_[positions_.size() - 2]->data();
-      item.query_positions = positions_[positions_.size() - 1]->data();
+      item.key_positions = keys->data();
+      item.query_positions = queries->data();
     }
   }
 
   void make_pages() {
     call.page_rows = 5;
     for (AttentionItem& item : items) {
-      auto& key_list = lists_.emplace_back(std::make_unique<std::vector<const float*>>());
-      auto& value_list = lists_.emplace_back(std::make_unique<std::vector<const float*>>());
+      auto* key_list = lists_.emplace_back(std::make_unique<std::vector<const float*>>()).get();
+      auto* value_list = lists_.emplace_back(std::make_unique<std::vector<const float*>>()).get();
       for (std::int64_t first = 0; first < item.keys; first += call.page_rows) {
         const auto copy = [&](const HeadsView& view, std::int64_t width) {
           pages_.push_back(std::make_unique<std::vector<float>>(index_of(call.page_rows * options_.key_heads * width)));
@@ -220,8 +220,8 @@ class AttentionCase {
         key_list->push_back(copy(call.key, options_.head_dim));
         value_list->push_back(copy(call.value, options_.value_dim));
       }
-      item.key_pages = lists_[lists_.size() - 2]->data();
-      item.value_pages = lists_[lists_.size() - 1]->data();
+      item.key_pages = key_list->data();
+      item.value_pages = value_list->data();
     }
   }
 
