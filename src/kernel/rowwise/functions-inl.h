@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "attend/activation.h"
 #include "hwy/highway.h"
@@ -18,22 +19,60 @@ namespace attend {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The first `count` lanes from memory, zeros above; reads nothing beyond them.
+// The first `count` lanes from memory, zeros above; touches nothing beyond them. Only AVX2 and AVX-512 have masked memory
+// operations: Highway's versions for other targets read and write whole vectors.
 template <class D>
 HWY_INLINE hn::VFromD<D> load_first(D d, const float* from, std::size_t count) {
-#if HWY_TARGET == HWY_EMU128
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  return hn::MaskedLoad(hn::FirstN(d, count), d, from);
+#else
   HWY_ALIGN float lanes[hn::MaxLanes(D())] = {};
   for (std::size_t i = 0; i < count; ++i) lanes[i] = from[i];
   return hn::Load(d, lanes);
-#else
-  return hn::MaskedLoad(hn::FirstN(d, count), d, from);
 #endif
 }
 
 template <class D>
 HWY_INLINE void store_first(D d, hn::VFromD<D> value, float* to, std::size_t count) {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
   hn::BlendedStore(value, hn::FirstN(d, count), d, to);
+#else
+  HWY_ALIGN float lanes[hn::MaxLanes(D())];
+  hn::Store(value, d, lanes);
+  for (std::size_t i = 0; i < count; ++i) to[i] = lanes[i];
+#endif
 }
+
+// Runs body(partial, j, count) for every vector of a row: partial is false_type with all lanes, true_type for the last
+// `count` columns.
+template <class D, class Body>
+HWY_INLINE void for_each_vector(D d, std::int64_t width, const Body& body) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t j = 0;
+  for (; j + lanes <= width; j += lanes) body(std::false_type{}, j, static_cast<std::size_t>(lanes));
+  if (j < width) body(std::true_type{}, j, static_cast<std::size_t>(width - j));
+}
+
+template <class D, class Partial>
+HWY_INLINE hn::VFromD<D> load(D d, Partial, const float* from, std::size_t count) {
+  if constexpr (Partial::value) return load_first(d, from, count);
+  else return hn::LoadU(d, from);
+}
+template <class D, class Partial>
+HWY_INLINE void store(D d, Partial, hn::VFromD<D> value, float* to, std::size_t count) {
+  if constexpr (Partial::value) store_first(d, value, to, count);
+  else hn::StoreU(value, d, to);
+}
+// As load, with `filling` in the lanes beyond the row.
+template <class D, class Partial>
+HWY_INLINE hn::VFromD<D> load_or(D d, Partial partial, hn::VFromD<D> filling, const float* from, std::size_t count) {
+  const auto value = load(d, partial, from, count);
+  if constexpr (Partial::value) return hn::IfThenElse(hn::FirstN(d, count), value, filling);
+  else return value;
+}
+
+template <class D>
+HWY_INLINE float sum_of_lanes(D d, hn::VFromD<D> value) { return hn::GetLane(hn::SumOfLanes(d, value)); }
 
 // max(low, x) and min(high, x) that keep a NaN in x. x86 returns the second operand when one is NaN.
 template <class D>
@@ -74,11 +113,19 @@ HWY_INLINE hn::VFromD<D> exponential(D d, hn::VFromD<D> x) {
   return hn::IfThenZeroElse(hn::Lt(x, lowest), hn::MulAdd(p, scale, scale));
 }
 
-// 1 / (1 + e^-x) within 4 ulp where the result is above 1e-37.
+// 1 / (1 + e^-x) within 4 ulp where the result is above 1e-37. `rest` is 1 minus that, without cancellation.
+template <class D>
+HWY_INLINE hn::VFromD<D> sigmoid(D d, hn::VFromD<D> x, hn::VFromD<D>& rest) {
+  const auto one = hn::Set(d, 1.0f);
+  const auto e = exponential(d, hn::Neg(x));
+  const auto s = hn::Div(one, hn::Add(one, e));
+  rest = hn::Mul(s, e);
+  return s;
+}
 template <class D>
 HWY_INLINE hn::VFromD<D> sigmoid(D d, hn::VFromD<D> x) {
-  const auto one = hn::Set(d, 1.0f);
-  return hn::Div(one, hn::Add(one, exponential(d, hn::Neg(x))));
+  auto rest = hn::Undefined(d);
+  return sigmoid(d, x, rest);
 }
 
 // Phi(-|x|), the upper tail of the normal distribution, and e^(-x^2/2). Phi(-a) = e^(-a^2/2) g(1 / (1 + 0.24 a)), where g is
@@ -126,7 +173,7 @@ HWY_INLINE hn::VFromD<D> activated(D d, hn::VFromD<D> x) {
 // The derivative of the activation at x; the activation itself goes to `value`, where it costs nothing more.
 template <Activation kind, class D>
 HWY_INLINE hn::VFromD<D> slope(D d, hn::VFromD<D> x, hn::VFromD<D>& value) {
-  const auto one = hn::Set(d, 1.0f);
+  [[maybe_unused]] const auto one = hn::Set(d, 1.0f);
   if constexpr (kind == Activation::relu) {
     value = at_least(d, hn::Zero(d), x);
     return hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), one);
@@ -138,14 +185,16 @@ HWY_INLINE hn::VFromD<D> slope(D d, hn::VFromD<D> x, hn::VFromD<D>& value) {
     return hn::MulAdd(hn::Mul(x, hn::Set(d, 0.398942280401f)), bell, below);
   } else if constexpr (kind == Activation::gelu_tanh) {
     const auto square = hn::Mul(x, x);
-    const auto s = sigmoid(d, gelu_tanh_inner(d, x, square));
+    auto rest = hn::Undefined(d);
+    const auto s = sigmoid(d, gelu_tanh_inner(d, x, square), rest);
     value = hn::Mul(x, s);
     const auto inner_slope = hn::MulAdd(square, hn::Set(d, 0.2140644488178f), hn::Set(d, 1.59576912161f));
-    return hn::MulAdd(hn::Mul(value, hn::Sub(one, s)), inner_slope, s);
+    return hn::MulAdd(hn::Mul(value, rest), inner_slope, s);
   } else if constexpr (kind == Activation::silu) {
-    const auto s = sigmoid(d, x);
+    auto rest = hn::Undefined(d);
+    const auto s = sigmoid(d, x, rest);
     value = hn::Mul(x, s);
-    return hn::MulAdd(value, hn::Sub(one, s), s);
+    return hn::MulAdd(value, rest, s);
   } else {
     value = x;
     return one;
