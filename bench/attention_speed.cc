@@ -2,7 +2,7 @@
 // rows, then timed in rounds, each round beside a loop of fused multiply-adds: the share of the machine's peak is the
 // median over rounds of the ratio within a round, so a noisy neighbour slows both. With one thread, CPU time counts.
 //
-//   attention_speed [--threads N] [--seconds S per shape] [--only TEXT of a name]
+//   attention_speed [--threads N] [--seconds S per shape] [--only TEXT of a name] [--pass forward|backward] [--target NAME]
 //
 // Operations counted: forward 2 * scores * (head_dim + value_dim), backward 2.5 times that; visible scores only.
 #include <algorithm>
@@ -179,7 +179,7 @@ double error_of(const Work& work, const Data& data) {
   return worst;
 }
 
-void measure(const Work& work, double seconds) {
+void measure(const Work& work, const std::string& target, double seconds) {
   Data data;
   make(work, data);
   const auto run = [&] {
@@ -225,7 +225,7 @@ void measure(const Work& work, double seconds) {
               work.name, work.backward ? "backward" : "forward", static_cast<long long>(work.items), static_cast<long long>(work.queries),
               static_cast<long long>(work.keys), static_cast<long long>(work.heads), static_cast<long long>(work.key_heads),
               static_cast<long long>(work.head_dim), work.causal ? "true" : "false", static_cast<double>(work.dropout), threads(),
-              kernel_targets().front().c_str(), median(rates), median(shares), operations / median(rates) * 1e-3,
+              target.c_str(), median(rates), median(shares), operations / median(rates) * 1e-3,
               static_cast<long long>(scratch), error, rates.size());
   std::fflush(stdout);
 }
@@ -234,13 +234,14 @@ void measure(const Work& work, double seconds) {
 
 int main(int argc, char** argv) {
   double seconds = 0.5;
-  std::string only;
+  std::string only, pass, target;
   set_threads(1);
   for (int i = 1; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--threads") == 0) set_threads(std::atoi(argv[i + 1]));
     else if (std::strcmp(argv[i], "--seconds") == 0) seconds = std::atof(argv[i + 1]);
     else if (std::strcmp(argv[i], "--only") == 0) only = argv[i + 1];
-    else if (std::strcmp(argv[i], "--target") == 0) force_kernel_target(argv[i + 1]);
+    else if (std::strcmp(argv[i], "--pass") == 0) pass = argv[i + 1];
+    else if (std::strcmp(argv[i], "--target") == 0) target = argv[i + 1];
   }
   const Work works[] = {
       {"self_512", 1, 512, 512, 12, 12, 64, false, 0, false, false},
@@ -254,6 +255,7 @@ int main(int argc, char** argv) {
       {"batch_128_causal", 8, 128, 128, 8, 8, 64, true, 0, false, false},
       {"cross_8x196", 32, 8, 196, 8, 8, 64, false, 0, false, false},
       {"translation", 128, 30, 30, 4, 4, 32, false, 0, true, false},
+      {"translation_cached", 12, 30, 30, 4, 4, 32, false, 0, true, false},
       {"translation_dropout", 128, 30, 30, 4, 4, 32, false, 0.1f, true, false},
       {"translation_causal", 128, 30, 30, 4, 4, 32, true, 0, true, false},
       {"nanogpt", 12, 64, 64, 4, 4, 32, true, 0, false, false},
@@ -270,12 +272,17 @@ int main(int argc, char** argv) {
       {"long_16384", 1, 16384, 16384, 1, 1, 64, false, 0, false, true},
       {"batch_128", 8, 128, 128, 8, 8, 64, false, 0, false, true},
       {"translation", 128, 30, 30, 4, 4, 32, false, 0, true, true},
+      {"translation_cached", 12, 30, 30, 4, 4, 32, false, 0, true, true},
       {"translation_dropout", 128, 30, 30, 4, 4, 32, false, 0.1f, true, true},
       {"translation_causal", 128, 30, 30, 4, 4, 32, true, 0, true, true},
       {"nanogpt", 12, 64, 64, 4, 4, 32, true, 0, false, true},
       {"nanogpt_dropout", 12, 64, 64, 4, 4, 32, true, 0.2f, false, true},
       {"dropout_1024", 1, 1024, 1024, 12, 12, 64, false, 0.1f, false, true},
   };
+  force_kernel_target(target);
+  if (target.empty()) target = kernel_targets().front();
   for (const Work& work : works)
-    if (only.empty() || std::string(work.name).find(only) != std::string::npos) measure(work, seconds);
+    if ((only.empty() || std::string(work.name).find(only) != std::string::npos) &&
+        (pass.empty() || pass == (work.backward ? "backward" : "forward")))
+      measure(work, target, seconds);
 }

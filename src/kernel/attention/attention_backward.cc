@@ -235,13 +235,13 @@ void differentiate_rules(Backward& work, const Rectangle& at, std::int64_t r, bo
 void run_block(Backward& work, const Rectangle& at, bool want_query, bool want_key) {
   const ScoreContext& context = work.context;
   const AttentionCall& call = *context.call;
-  const std::int64_t columns = at.end - at.begin, keys = smaller(at.end, at.keys) - at.begin;
+  const std::int64_t keys = smaller(at.end, at.keys) - at.begin;
   const std::int64_t first = at.row - context.unit->row_begin;
-  multiply<Left::columns, false>(at.rows, columns, call.head_dim, work.queries_across, block_rows,
-                                 work.keys_across + at.begin * call.head_dim, call.head_dim, 0, work.weights + at.begin, score_stride);
+  multiply_columns(at.rows, at.begin, at.end, call.head_dim, work.queries_across, block_rows, work.keys_across, rounded_up(at.keys, lanes),
+                   work.weights, score_stride);
   finish_scores(context, at, work.weights, work.cap_slopes);
-  multiply<Left::columns, false>(at.rows, columns, call.value_dim, work.outputs_across, block_rows,
-                                 work.values_across + at.begin * call.value_dim, call.value_dim, 0, work.slopes + at.begin, score_stride);
+  multiply_columns(at.rows, at.begin, at.end, call.value_dim, work.outputs_across, block_rows, work.values_across,
+                   rounded_up(at.keys, lanes), work.slopes, score_stride);
   if (context.job->drop_below == 0) {
     for (std::int64_t r = 0; r < at.rows; ++r)
       differentiate_row(work.weights + r * score_stride, work.slopes + r * score_stride, at.begin, at.end, work.log_sums[first + r],

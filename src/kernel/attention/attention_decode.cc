@@ -129,12 +129,13 @@ constexpr std::int64_t part_stride = decode_part_keys + 16;
 // outputs[columns from x on] += sum over keys of weight * value, `vectors` vectors wide. Keys of weight 0 are not read.
 template <int vectors, bool whole>
 HWY_INLINE void add_values(const float* weights, const float* const* rows, std::int64_t count, std::int64_t x, std::int64_t tail,
-                           float* output) {
+                           std::int64_t width, float* output) {
   const Tag d;
   Vector sums[vectors];
   ATTEND_UNROLL
   for (int v = 0; v < vectors; ++v) sums[v] = hn::Zero(d);
   for (std::int64_t j = 0; j < count; ++j) {
+    if (x == 0 && j + 12 < count) prefetch_row(rows[j + 12], width);
     if (weights[j] == 0) continue;
     const Vector weight = hn::Set(d, weights[j]);
     ATTEND_UNROLL
@@ -181,6 +182,8 @@ void run_part(Decode& work, std::int64_t first, std::int64_t count, PartResult& 
       for (std::int64_t j = at.begin; j < last; j += 4) {
         float* out = work.scores + r * part_stride + block + j;
         const float* queries = work.queries + r * work.query_columns;
+        if (r == 0)
+          for (std::int64_t t = j + 16; t < smaller(j + 20, last); ++t) prefetch_row(keys[t - at.begin], call.head_dim);
         if (r + 1 < rows)
           score_four<2>(queries, work.query_columns, keys + (j - at.begin), call.head_dim, out, part_stride);
         else
@@ -235,9 +238,9 @@ void run_part(Decode& work, std::int64_t first, std::int64_t count, PartResult& 
     const float* weights = work.scores + r * part_stride + begin;
     float* output = work.outputs + r * work.value_columns;
     std::int64_t x = 0;
-    for (; x + 4 * lanes <= call.value_dim; x += 4 * lanes) add_values<4, true>(weights, work.rows, end - begin, x, 0, output);
-    for (; x + lanes <= call.value_dim; x += lanes) add_values<1, true>(weights, work.rows, end - begin, x, 0, output);
-    if (x < call.value_dim) add_values<1, false>(weights, work.rows, end - begin, x, call.value_dim - x, output);
+    for (; x + 4 * lanes <= call.value_dim; x += 4 * lanes) add_values<4, true>(weights, work.rows, end - begin, x, 0, call.value_dim, output);
+    for (; x + lanes <= call.value_dim; x += lanes) add_values<1, true>(weights, work.rows, end - begin, x, 0, call.value_dim, output);
+    if (x < call.value_dim) add_values<1, false>(weights, work.rows, end - begin, x, call.value_dim - x, call.value_dim, output);
   }
 }
 

@@ -154,6 +154,39 @@ void run_long_units(const AttentionJob& job, const Lists& all, float* scratch, s
   });
 }
 
+// Asks the caches for the rows of a small unit while the one before it is computed: rows of one head lie a whole model
+// width apart, which hardware prefetchers do not follow, and a short item is over before they would learn it.
+void prefetch_rows(const float* data, std::int64_t row_stride, std::int64_t rows, std::int64_t width, bool for_writing) {
+  constexpr std::int64_t line = 16;
+  for (std::int64_t row = 0; row < rows; ++row, data += row_stride)
+    for (std::int64_t x = 0; x < width; x += line) {
+      if (for_writing) __builtin_prefetch(data + x, 1);
+      else __builtin_prefetch(data + x, 0);
+    }
+}
+
+constexpr std::int64_t prefetch_lines = 1024;  // more would push out what is being worked on
+
+void prefetch_keys(const AttentionCall& call, const AttentionItem& item, std::int64_t key_head) {
+  if (item.key_pages != nullptr || item.keys * (call.head_dim + call.value_dim) > prefetch_lines * 16) return;
+  prefetch_rows(call.key.data + item.key_begin * call.key.row_stride + key_head * call.key.head_stride, call.key.row_stride, item.keys,
+                call.head_dim, false);
+  prefetch_rows(call.value.data + item.key_begin * call.value.row_stride + key_head * call.value.head_stride, call.value.row_stride,
+                item.keys, call.value_dim, false);
+}
+
+void prefetch_unit(const AttentionCall& call, const AttentionUnit& unit) {
+  const AttentionItem& item = call.items[static_cast<std::size_t>(unit.item)];
+  prefetch_keys(call, item, unit.head_begin / (call.query_heads / call.key_heads));
+  if (item.queries * (call.head_dim + call.value_dim) * unit.head_count > prefetch_lines * 16) return;
+  for (std::int64_t head = unit.head_begin; head < unit.head_begin + unit.head_count; ++head) {
+    prefetch_rows(call.query.data + item.query_begin * call.query.row_stride + head * call.query.head_stride, call.query.row_stride,
+                  item.queries, call.head_dim, false);
+    prefetch_rows(call.output.data + item.query_begin * call.output.row_stride + head * call.output.head_stride, call.output.row_stride,
+                  item.queries, call.value_dim, true);
+  }
+}
+
 const char* const entry_names[] = {"explicit", "decode", "tiled"};
 
 }  // namespace
@@ -175,6 +208,7 @@ void attention_forward(const AttentionCall& call) {
     float* own = scratch.data() + worker * scratch_size;
     for (std::size_t i = index == 0 ? 0 : all.task_ends[index - 1]; i < all.task_ends[index]; ++i) {
       const AttentionUnit& unit = all.units[i];
+      if (i + 1 < all.task_ends[index]) prefetch_unit(call, all.units[i + 1]);
       if (unit.entry == AttentionEntry::tiled) tiled_forward(job, unit, own);
       else if (unit.entry == AttentionEntry::decode) decode_forward(job, unit, own);
       else explicit_forward(job, unit, own);

@@ -217,8 +217,17 @@ HWY_INLINE void finish_scores(const ScoreContext& context, const Rectangle& at, 
   if (!context.job->plain_scores)
     for (std::int64_t r = 0; r < at.rows; ++r)
       apply_rules(context, at.row + r, at, s + r * score_stride, cap_slopes == nullptr ? nullptr : cap_slopes + r * score_stride);
-  if (at.masked || at.end > at.keys || context.edited)
+  if (at.masked || context.edited) {
     for (std::int64_t r = 0; r < at.rows; ++r) hide(context, at.row + r, at, s + r * score_stride);
+  } else if (at.end > at.keys) {
+    const Tag d;
+    const std::int64_t last = at.end - lanes;
+    const auto real = hn::FirstN(d, static_cast<std::size_t>(at.keys - last));
+    for (std::int64_t r = 0; r < at.rows; ++r) {
+      float* to = s + r * score_stride + last;
+      hn::StoreU(hn::IfThenElse(real, hn::LoadU(d, to), hn::Set(d, minus_infinity)), d, to);
+    }
+  }
 }
 
 // The part of block [key, key + keys) that rows [row, row + rows) may see. False: nothing of it.
@@ -240,6 +249,27 @@ HWY_INLINE bool find_rectangle(const ScoreContext& context, std::int64_t row, st
     if (at.begin >= at.end) return false;
   }
   return true;
+}
+
+// Rows of a masked rectangle are taken this many at a time, each with the columns it may see: under a causal mask nearly
+// half of a rectangle on the diagonal is hidden.
+constexpr std::int64_t part_rows = 12;
+
+HWY_INLINE bool splits(const ScoreContext& context, const Rectangle& at) {
+  return at.masked && at.rows > part_rows && !context.mask.has_element_rules();
+}
+
+// Rows [first, first + part_rows) of a rectangle with the columns they see: none when begin == end.
+HWY_INLINE Rectangle part_of(const ScoreContext& context, const Rectangle& at, std::int64_t first) {
+  Rectangle part = at;
+  part.row = at.row + first;
+  part.rows = smaller(part_rows, at.rows - first);
+  const std::int64_t begin = context.mask.interval(context.query(part.row)).begin - at.key;
+  const std::int64_t end = context.mask.interval(context.query(part.row + part.rows - 1)).end - at.key;
+  part.begin = larger(begin, at.begin) / panel * panel;
+  part.end = smaller(rounded_up(larger(end, 0), lanes), at.end);
+  if (part.end <= part.begin) part.end = part.begin;
+  return part;
 }
 
 // ---- Dropout -----------------------------------------------------------------------------------------------------

@@ -59,8 +59,8 @@ enum class Left {
 
 // c[rows, vectors * lanes] (=, +=) a * b. One sequence of multiply-adds over k for every element, whatever the tile.
 template <int rows, int vectors, Left left, bool add>
-HWY_INLINE void tile(const float* HWY_RESTRICT a, std::int64_t step, const float* HWY_RESTRICT b, std::int64_t depth,
-                     float* HWY_RESTRICT c, std::int64_t c_stride) {
+HWY_INLINE void tile(const float* HWY_RESTRICT a, std::int64_t step, const float* HWY_RESTRICT b, std::int64_t b_step,
+                     std::int64_t depth, float* HWY_RESTRICT c, std::int64_t c_stride) {
   const Tag d;
   Vector sums[rows][vectors];
   ATTEND_UNROLL
@@ -79,7 +79,7 @@ HWY_INLINE void tile(const float* HWY_RESTRICT a, std::int64_t step, const float
       for (int v = 0; v < vectors; ++v) sums[i][v] = hn::MulAdd(value, right[v], sums[i][v]);
     }
     a += left == Left::score_rows ? 1 : step;
-    b += vectors * lanes;
+    b += b_step;
   }
   ATTEND_UNROLL
   for (int i = 0; i < rows; ++i) {
@@ -90,24 +90,25 @@ HWY_INLINE void tile(const float* HWY_RESTRICT a, std::int64_t step, const float
 
 template <int vectors, Left left, bool add>
 inline HWY_NOINLINE void multiply_panel(std::int64_t rows, std::int64_t depth, const float* HWY_RESTRICT a, std::int64_t step,
-                                 const float* HWY_RESTRICT b, float* HWY_RESTRICT c, std::int64_t c_stride) {
+                                        const float* HWY_RESTRICT b, std::int64_t b_step, float* HWY_RESTRICT c,
+                                        std::int64_t c_stride) {
   constexpr std::int64_t row_step = left == Left::score_rows ? score_stride : 1;
   std::int64_t i = 0;
   for (; i + tile_rows <= rows; i += tile_rows)
-    tile<tile_rows, vectors, left, add>(a + i * row_step, step, b, depth, c + i * c_stride, c_stride);
+    tile<tile_rows, vectors, left, add>(a + i * row_step, step, b, b_step, depth, c + i * c_stride, c_stride);
   if (tile_rows > 8 && i + 8 <= rows) {
-    tile<8, vectors, left, add>(a + i * row_step, step, b, depth, c + i * c_stride, c_stride);
+    tile<8, vectors, left, add>(a + i * row_step, step, b, b_step, depth, c + i * c_stride, c_stride);
     i += 8;
   }
   if (i + 4 <= rows) {
-    tile<4, vectors, left, add>(a + i * row_step, step, b, depth, c + i * c_stride, c_stride);
+    tile<4, vectors, left, add>(a + i * row_step, step, b, b_step, depth, c + i * c_stride, c_stride);
     i += 4;
   }
   if (i + 2 <= rows) {
-    tile<2, vectors, left, add>(a + i * row_step, step, b, depth, c + i * c_stride, c_stride);
+    tile<2, vectors, left, add>(a + i * row_step, step, b, b_step, depth, c + i * c_stride, c_stride);
     i += 2;
   }
-  if (i < rows) tile<1, vectors, left, add>(a + i * row_step, step, b, depth, c + i * c_stride, c_stride);
+  if (i < rows) tile<1, vectors, left, add>(a + i * row_step, step, b, b_step, depth, c + i * c_stride, c_stride);
 }
 
 // c[rows, columns] (=, +=) a[rows, depth] * b[depth, columns], where b is rows [b_begin, b_begin + depth) of panels
@@ -117,11 +118,27 @@ HWY_INLINE void multiply(std::int64_t rows, std::int64_t columns, std::int64_t d
                          const float* b, std::int64_t b_depth, std::int64_t b_begin, float* c, std::int64_t c_stride) {
   std::int64_t j = 0;
   for (; j + panel <= columns; j += panel)
-    multiply_panel<2, left, add>(rows, depth, a, step, b + j * b_depth + b_begin * panel, c + j, c_stride);
-  if (j < columns) multiply_panel<1, left, add>(rows, depth, a, step, b + j * b_depth + b_begin * lanes, c + j, c_stride);
+    multiply_panel<2, left, add>(rows, depth, a, step, b + j * b_depth + b_begin * panel, panel, c + j, c_stride);
+  if (j < columns) multiply_panel<1, left, add>(rows, depth, a, step, b + j * b_depth + b_begin * lanes, lanes, c + j, c_stride);
+}
+
+// c[rows, begin..end) = a[rows, depth] * b for columns of panels packed `b_columns` wide and depth deep. begin is a multiple
+// of panel, end of lanes: the last vector may be the first half of a panel.
+HWY_INLINE void multiply_columns(std::int64_t rows, std::int64_t begin, std::int64_t end, std::int64_t depth, const float* a,
+                                 std::int64_t step, const float* b, std::int64_t b_columns, float* c, std::int64_t c_stride) {
+  std::int64_t j = begin;
+  for (; j + panel <= end; j += panel)
+    multiply_panel<2, Left::columns, false>(rows, depth, a, step, b + j * depth, panel, c + j, c_stride);
+  if (j < end)
+    multiply_panel<1, Left::columns, false>(rows, depth, a, step, b + j * depth, j + panel <= b_columns ? panel : lanes, c + j, c_stride);
 }
 
 // ---- Packing ---------------------------------------------------------------------------------------------------
+
+// Rows of one head lie a model width apart, which hardware prefetchers do not follow.
+HWY_INLINE void prefetch_row(const float* row, std::int64_t width) {
+  for (std::int64_t x = 0; x < width; x += 16) __builtin_prefetch(row + x);
+}
 
 // The vector whose 128-bit part b is the four floats at rows[4 * b] + offset.
 template <class D>
@@ -160,6 +177,7 @@ HWY_INLINE void transpose_rows(const float* const* rows, std::int64_t width, flo
 HWY_INLINE void pack_transposed(const float* const* rows, std::int64_t count, std::int64_t width, float* HWY_RESTRICT out) {
   const std::int64_t columns = rounded_up(count, lanes);
   for (std::int64_t j = 0; j < columns; j += lanes) {
+    for (std::int64_t r = j + lanes; r < smaller(j + 2 * lanes, count); ++r) prefetch_row(rows[r], width);
     const std::int64_t first = j / panel * panel;  // column where this panel starts
     const std::int64_t stride = first + panel <= columns ? panel : lanes;
     transpose_rows(rows + j, width, 1.0f, out + first * width + (j - first), stride);
@@ -175,6 +193,7 @@ HWY_INLINE bool pack_rows(const float* const* rows, std::int64_t count, std::int
   Vector spoiled = zero;  // 0 * x is 0 unless x is infinite or NaN
   for (std::int64_t r = 0; r < count; ++r) {
     const float* HWY_RESTRICT row = rows[r];
+    if (r + 8 < count) prefetch_row(rows[r + 8], width);
     std::int64_t x = 0;
     for (; x < whole; x += lanes) {
       const std::int64_t first = x / panel * panel;
@@ -245,8 +264,8 @@ HWY_INLINE Vector exp2_of(Vector x) {
   return Vector{_mm512_scalef_ps(p.raw, whole.raw)};
 #else
   const hn::RebindToSigned<Tag> di;
-  const auto power = hn::ShiftLeft<23>(hn::ConvertTo(di, whole));
-  const Vector scaled = hn::BitCast(d, hn::Add(hn::BitCast(di, p), power));
+  const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, whole), hn::Set(di, 127)));
+  const Vector scaled = hn::Mul(p, hn::BitCast(d, power));  // a product, so that NaN stays NaN
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0f)), scaled);
 #endif
 }

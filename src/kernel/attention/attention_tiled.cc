@@ -21,7 +21,7 @@ namespace HWY_NAMESPACE {
 struct Forward {
   ScoreContext context;
   std::int64_t value_columns;  // value_dim up to whole vectors
-  float *queries, *outputs, *largest, *sums, *keys, *values, *scores;
+  float *queries, *outputs, *largest, *sums, *log_sums, *keys, *values, *scores;
   std::uint32_t* words;
   const float* zeros;
   const float* rows[block_keys + 16];
@@ -30,7 +30,7 @@ struct Forward {
 
 std::int64_t TiledScratch(const AttentionCall& call, std::int64_t most_rows) {
   const std::int64_t rows = rounded_up(most_rows, block_rows), values = rounded_up(call.value_dim, 16);
-  return rows * (call.head_dim + values + 2) + block_keys * (call.head_dim + values) + (block_rows + 4) * score_stride + block_keys +
+  return rows * (call.head_dim + values + 3) + block_keys * (call.head_dim + values) + (block_rows + 4) * score_stride + block_keys +
          call.head_dim + call.value_dim + relative_floats(call, most_rows) + 16 * 16;
 }
 
@@ -50,6 +50,7 @@ void prepare(const AttentionJob& job, const AttentionUnit& unit, float* scratch,
   work.outputs = carver.take(rows * work.value_columns);
   work.largest = carver.take(rows);
   work.sums = carver.take(rows);
+  work.log_sums = carver.take(rows);
   work.keys = carver.take(block_keys * call.head_dim);
   work.values = carver.take(block_keys * work.value_columns);
   work.scores = carver.take(block_rows * score_stride);
@@ -86,11 +87,11 @@ bool pack_values(Forward& work, std::int64_t first, std::int64_t count) {
   return healthy;
 }
 
-void block_of_scores(const Forward& work, const Rectangle& at, const float* queries) {
-  const std::int64_t depth = work.context.call->head_dim;
-  multiply<Left::columns, false>(at.rows, at.end - at.begin, depth, queries, block_rows, work.keys + at.begin * depth, depth, 0,
-                                 work.scores + at.begin, score_stride);
-  finish_scores(work.context, at, work.scores, nullptr);
+// Scores of a rectangle of the block of keys that is packed; queries and scores start at its first row.
+void block_of_scores(const Forward& work, const Rectangle& at, const float* queries, float* scores) {
+  multiply_columns(at.rows, at.begin, at.end, work.context.call->head_dim, queries, block_rows, work.keys, rounded_up(at.keys, lanes),
+                   scores, score_stride);
+  finish_scores(work.context, at, scores, nullptr);
 }
 
 // Turns scores into weights relative to the row's running maximum, and brings its sum and output to the new maximum.
@@ -137,7 +138,9 @@ void finish_row(const Forward& work, std::int64_t row, std::int64_t local) {
   float largest = work.largest[local], sum = work.sums[local], factor = 0, log_sum = minus_infinity;
   if (largest != minus_infinity) {
     factor = 1;
-    if (!call.rules.sinks.empty()) {
+    if (call.rules.sinks.empty()) {
+      log_sum = (largest + work.log_sums[local]) * ln_2;
+    } else {
       const float sink = call.rules.sinks[static_cast<std::size_t>(head)] * log2_e;
       if (sink > largest) {
         factor = exp2_of(largest - sink);
@@ -146,8 +149,8 @@ void finish_row(const Forward& work, std::int64_t row, std::int64_t local) {
       } else {
         sum += exp2_of(sink - largest);
       }
+      log_sum = (largest + std::log2(sum)) * ln_2;
     }
-    log_sum = (largest + std::log2(sum)) * ln_2;
     factor *= work.context.job->kept_factor / sum;
   }
   if (call.log_sum_exp != nullptr) call.log_sum_exp[query * call.query_heads + head] = log_sum;
@@ -161,6 +164,34 @@ void finish_row(const Forward& work, std::int64_t row, std::int64_t local) {
   std::int64_t x = 0;
   for (; x + lanes <= call.value_dim; x += lanes) hn::StoreU(hn::Mul(factors, hn::LoadU(d, from + x)), d, to + x);
   for (; x < call.value_dim; ++x) to[x] = from[x] * factor;
+}
+
+// Scores and weights of a rectangle; local is its first row counted from the unit's.
+void weigh(const Forward& work, const Rectangle& at, std::int64_t local, const float* queries, float* scores, bool fresh) {
+  if (at.begin == at.end) {
+    for (std::int64_t r = local; r < local + at.rows && fresh; ++r) {
+      work.largest[r] = minus_infinity;
+      work.sums[r] = 0;
+    }
+    return;
+  }
+  block_of_scores(work, at, queries, scores);
+  for (std::int64_t r = 0; r < at.rows; ++r)
+    soften_row(scores + r * score_stride, at.begin, at.end, fresh, work.largest + local + r, work.sums + local + r,
+               work.outputs + (local + r) * work.value_columns, work.value_columns);
+}
+
+void add_weighted(const Forward& work, const Rectangle& at, const float* weights, float* outputs, bool fresh, bool healthy) {
+  const std::int64_t depth = smaller(at.end, at.keys) - at.begin;
+  if (fresh)
+    multiply<Left::score_rows, false>(at.rows, work.value_columns, depth, weights + at.begin, 0, work.values, at.keys, at.begin, outputs,
+                                      work.value_columns);
+  else
+    multiply<Left::score_rows, true>(at.rows, work.value_columns, depth, weights + at.begin, 0, work.values, at.keys, at.begin, outputs,
+                                     work.value_columns);
+  if (!healthy)
+    mend_spoiled<Left::score_rows>(at.rows, depth, weights + at.begin, 0, work.value_rows + at.begin, work.context.call->value_dim, 1.0f,
+                                   outputs, work.value_columns);
 }
 
 void run_unit(Forward& work) {
@@ -185,30 +216,25 @@ void run_unit(Forward& work) {
       float* queries = work.queries + local * call.head_dim;
       if ((packed >> b & 1) == 0) pack_queries(work, at.row, at.rows, queries);
       packed |= std::uint64_t{1} << b;
-      block_of_scores(work, at, queries);
-      const bool fresh = (started >> b & 1) == 0;
+      const bool fresh = (started >> b & 1) == 0, split = splits(work.context, at);
       started |= std::uint64_t{1} << b;
-      float* outputs = work.outputs + local * work.value_columns;
-      for (std::int64_t r = 0; r < at.rows; ++r)
-        soften_row(work.scores + r * score_stride, at.begin, at.end, fresh, work.largest + local + r, work.sums + local + r,
-                   outputs + r * work.value_columns, work.value_columns);
+      const std::int64_t step = split ? part_rows : at.rows;
+      for (std::int64_t r = 0; r < at.rows; r += step)
+        weigh(work, split ? part_of(work.context, at, r) : at, local + r, queries + r, work.scores + r * score_stride, fresh);
       if (work.context.job->drop_below != 0) drop_weights(work.context, at, work.words, work.scores);
-      const std::int64_t depth = smaller(at.end, at.keys) - at.begin;
-      if (fresh)
-        multiply<Left::score_rows, false>(at.rows, work.value_columns, depth, work.scores + at.begin, 0, work.values, count, at.begin,
-                                          outputs, work.value_columns);
-      else
-        multiply<Left::score_rows, true>(at.rows, work.value_columns, depth, work.scores + at.begin, 0, work.values, count, at.begin,
-                                         outputs, work.value_columns);
-      if (!healthy)
-        mend_spoiled<Left::score_rows>(at.rows, depth, work.scores + at.begin, 0, work.value_rows + at.begin, call.value_dim, 1.0f,
-                                       outputs, work.value_columns);
+      for (std::int64_t r = 0; r < at.rows; r += step)
+        add_weighted(work, split ? part_of(work.context, at, r) : at, work.scores + r * score_stride,
+                     work.outputs + (local + r) * work.value_columns, fresh, healthy);
     }
   }
-  for (std::int64_t r = 0; r < rows; ++r) {
-    if ((started >> (r / block_rows) & 1) == 0) work.largest[r] = minus_infinity;
-    finish_row(work, unit.row_begin + r, r);
+  for (std::int64_t b = 0; b < blocks; ++b)
+    for (std::int64_t r = b * block_rows; r < smaller(rows, (b + 1) * block_rows) && (started >> b & 1) == 0; ++r) work.largest[r] = minus_infinity;
+  if (call.rules.sinks.empty()) {
+    const Tag d;
+    for (std::int64_t r = 0; r < rows; r += lanes)
+      hn::StoreU(hn::Log2(d, hn::LoadU(d, work.sums + r)), d, work.log_sums + r);
   }
+  for (std::int64_t r = 0; r < rows; ++r) finish_row(work, unit.row_begin + r, r);
 }
 
 void TiledForward(const AttentionJob& job, const AttentionUnit& unit, float* scratch) {
@@ -257,7 +283,7 @@ void ExplicitForward(const AttentionJob& job, const AttentionUnit& unit, float* 
         Rectangle at;
         if (!find_rectangle(work.context, unit.row_begin + local, smaller(block_rows, rows - local), key, count, at)) continue;
         pack_queries(work, at.row, at.rows, work.queries + local * job.call->head_dim);
-        block_of_scores(work, at, work.queries + local * job.call->head_dim);
+        block_of_scores(work, at, work.queries + local * job.call->head_dim, work.scores);
         write_matrices(work, at, local, request);
       }
     }
