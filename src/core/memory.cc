@@ -17,6 +17,9 @@ namespace {
 
 constexpr std::size_t huge_page = 2u << 20;
 
+// Beyond this a size in bytes, rounded up, could wrap around to a small one.
+constexpr std::int64_t most_floats = std::int64_t{1} << 56;
+
 // Sizes are rounded up to four classes per power of two, so that batches of slightly different lengths share memory.
 std::size_t bytes_for(std::int64_t size) {
   std::size_t bytes = std::max<std::size_t>(static_cast<std::size_t>(size) * sizeof(float), buffer_alignment);
@@ -42,6 +45,7 @@ Store& store() {
 Buffer::Buffer(std::int64_t size) : size_(size) {
   if (size < 0) throw Error(ErrorKind::argument, "Buffer", join("size ", size, " is negative"));
   if (size == 0) return;
+  if (size > most_floats) throw std::bad_alloc();
   const std::size_t bytes = bytes_for(size);
   Store& memory = store();
   {
