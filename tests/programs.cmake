@@ -1,1 +1,13 @@
-# Tests that run whole programs: the command line and the installed package.
+# Tests that run whole programs: the command line, and a project that uses the installed package.
+add_executable(program_cli_tests programs/cli_test.cc)
+target_link_libraries(program_cli_tests PRIVATE attend_options PkgConfig::json GTest::gtest_main)
+target_compile_definitions(program_cli_tests PRIVATE
+  ATTEND_PROGRAM="$<TARGET_FILE:attend-cli>" ATTEND_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+add_dependencies(program_cli_tests attend-cli)
+gtest_discover_tests(program_cli_tests TEST_PREFIX program/cli: DISCOVERY_MODE PRE_TEST)
+
+add_test(NAME install/find_package
+  COMMAND ${CMAKE_COMMAND}
+    -D source=${PROJECT_SOURCE_DIR} -D build=${PROJECT_BINARY_DIR} -D work=${PROJECT_BINARY_DIR}/install-test
+    -D generator=${CMAKE_GENERATOR} -D compiler=${CMAKE_CXX_COMPILER}
+    -P ${CMAKE_CURRENT_SOURCE_DIR}/install/find_package.cmake)

@@ -1,0 +1,312 @@
+// The command line as a user types it: what it prints, where, and with which exit code.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+std::string contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+struct Result {
+  int code = -1;
+  std::string out, err;
+};
+
+class Cli : public testing::Test {
+ protected:
+  Cli() {
+    folder_ = fs::temp_directory_path() / ("attend-cli-" + std::to_string(::getpid()));
+    fs::create_directories(folder_);
+  }
+  ~Cli() override { fs::remove_all(folder_); }
+
+  fs::path path(const std::string& name) const { return folder_ / name; }
+  fs::path write(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name), std::ios::binary) << text;
+    return path(name);
+  }
+
+  // Runs `attend ARGUMENTS` in a shell of its own; `redirection` goes behind it.
+  Result run(const std::string& arguments, const std::string& input = "", const std::string& redirection = "") const {
+    write("input", input);
+    const std::string out = path("out"), err = path("err");
+    const std::string to = redirection.empty() ? " > '" + out + "'" : redirection;
+    const std::string command =
+        std::string("'") + ATTEND_PROGRAM + "' " + arguments + " < '" + path("input").string() + "'" + to + " 2> '" + err + "'";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(out), contents(err)};
+  }
+
+  // A folder of names and a recipe that trains on them in a second.
+  fs::path tiny_recipe(const std::string& extra = "") const {
+    std::string names;
+    for (int i = 0; i < 60; ++i) names += std::string("anna\nbob\nclara\ndavid\n");
+    write("names.txt", names);
+    return write("tiny.toml", "title = \"Tiny\"\n[data]\ntask = \"lines\"\ntrain = \"names.txt\"\nvalid_lines = 20\n"
+                              "[tokenizer]\nkind = \"character\"\n"
+                              "[model]\ndecoder_layers = 1\nwidth = 16\nheads = 2\ninner_width = 32\npositions = \"learned\"\n"
+                              "max_positions = 12\n[train]\nsteps = 60\nbatch_items = 16\nrate = 1e-2\nvalidate_every = 20\n" + extra);
+  }
+
+ private:
+  fs::path folder_;
+};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::stringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// ---- How it is called ----------------------------------------------------------------------------------------------
+TEST_F(Cli, HelpNamesEveryCommandAndGivesExamples) {
+  const Result help = run("--help");
+  EXPECT_EQ(help.code, 0);
+  for (const char* command : {"train", "translate", "generate", "score", "eval", "tokenize", "describe", "bench", "completion", "version"}) {
+    EXPECT_NE(help.out.find(command), std::string::npos) << command;
+    const Result one = run(std::string(command) + " --help");
+    EXPECT_EQ(one.code, 0) << command;
+    EXPECT_NE(one.out.find("--threads"), std::string::npos) << command << ": " << one.out;
+  }
+  EXPECT_NE(help.out.find("Examples"), std::string::npos);
+}
+
+TEST_F(Cli, WrongCallsEndWithTwoAndSayWhatIsPossible) {
+  for (const char* wrong : {"translate --nonsense", "frobnicate", "train", "eval --hypotheses x", "translate --strategy fastest",
+                            "translate --threads 0", "translate --threads 9999", "translate --threads two"}) {
+    const Result result = run(wrong);
+    EXPECT_EQ(result.code, 2) << wrong << ": " << result.err;
+    EXPECT_TRUE(result.err.starts_with("attend: ")) << result.err;
+    EXPECT_TRUE(result.out.empty()) << wrong;
+  }
+}
+
+TEST_F(Cli, VersionIsJsonOnRequest) {
+  const Result result = run("version --json");
+  EXPECT_EQ(result.code, 0);
+  EXPECT_TRUE(Json::parse(result.out).contains("version"));
+}
+
+TEST_F(Cli, CompletionScriptsParseInBash) {
+  const Result result = run("completion bash");
+  EXPECT_EQ(result.code, 0);
+  write("completion.sh", result.out);
+  EXPECT_EQ(std::system(("bash -n '" + path("completion.sh").string() + "'").c_str()), 0);
+  EXPECT_NE(result.out.find("--show-attention"), std::string::npos);
+}
+
+// ---- Translation with the model that ships ----------------------------------------------------------------------------
+TEST_F(Cli, TranslatesBothDirectionsByScript) {
+  const Result result = run("translate --json", "我喜欢你。\nI like you.\n\n");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto lines = lines_of(result.out);
+  ASSERT_EQ(lines.size(), 3u);
+  const Json first = Json::parse(lines[0]), second = Json::parse(lines[1]), third = Json::parse(lines[2]);
+  EXPECT_EQ(first["to"], "en");
+  EXPECT_EQ(second["to"], "zh");
+  EXPECT_EQ(third["translation"], "");
+  EXPECT_NE(first["translation"].get<std::string>().find("you"), std::string::npos) << lines[0];
+  EXPECT_NE(second["translation"].get<std::string>().find("你"), std::string::npos) << lines[1];
+  EXPECT_TRUE(result.err.empty()) << result.err;
+}
+
+TEST_F(Cli, ShowsWhereEachWordRead) {
+  const Result result = run("translate --show-attention", "我喜欢你。\n");
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.out.find("喜欢"), std::string::npos);
+  EXPECT_NE(result.out.find("%"), std::string::npos);
+  EXPECT_EQ(result.out.find('\033'), std::string::npos) << "no colour where there is no terminal";
+  const Result json = run("translate --show-attention --json", "我喜欢你。\n");
+  const Json attention = Json::parse(json.out)["attention"];
+  for (const Json& row : attention["weights"]) {
+    double sum = 0;
+    for (const Json& weight : row) sum += weight.get<double>();
+    EXPECT_NEAR(sum, 1, 1e-4);
+    EXPECT_EQ(row.size(), attention["source_tokens"].size());
+  }
+}
+
+TEST_F(Cli, ThreadsAndBatchesChangeNoTranslation) {
+  const std::string input = contents(std::string(ATTEND_SOURCE_DIR) + "/example/sentences.txt");
+  const Result one = run("translate --json --threads 1 --batch-size 1", input), two = run("translate --json --threads 2", input);
+  ASSERT_EQ(one.code, 0) << one.err;
+  EXPECT_EQ(one.out, two.out);
+}
+
+TEST_F(Cli, NBestAndForcedPrefix) {
+  const Result result = run("translate --n-best 3 --scores", "我喜欢你。\n");
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(lines_of(result.out).size(), 3u);
+  const Result forced = run("translate --prefix 'She '", "我喜欢你。\n");
+  ASSERT_EQ(forced.code, 0) << forced.err;
+  EXPECT_TRUE(forced.out.starts_with("She ")) << forced.out;
+}
+
+TEST_F(Cli, BadTextIsRefusedByFileAndLine) {
+  const fs::path bad = write("bad.txt", "good\n\xff\xfe\n");
+  const Result refused = run("translate " + bad.string());
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.err.find("bad.txt:2"), std::string::npos) << refused.err;
+  const Result replaced = run("translate --replace-invalid --to zh --from en " + bad.string());
+  EXPECT_EQ(replaced.code, 0) << replaced.err;
+  EXPECT_EQ(lines_of(replaced.out).size(), 2u);
+  std::string endless;
+  for (int i = 0; i < 600; ++i) endless += "tea and ";
+  const Result longer = run("translate --longest-line 100000", endless + "\n");
+  EXPECT_EQ(longer.code, 1);
+  EXPECT_NE(longer.err.find("position"), std::string::npos) << longer.err;
+  EXPECT_NE(run("translate no-such-file").code, 0);
+}
+
+TEST_F(Cli, ByteOrderMarkAndCrLfAreNoText) {
+  const Result plain = run("translate", "I like you.\n"), marked = run("translate", "\xEF\xBB\xBFI like you.\r\n");
+  EXPECT_EQ(marked.code, 0);
+  EXPECT_EQ(plain.out, marked.out);
+}
+
+TEST_F(Cli, AFullDiskIsAnErrorAndAClosedPipeIsQuiet) {
+  const Result full = run("translate", "I like you.\n", " > /dev/full");
+  EXPECT_EQ(full.code, 1);
+  EXPECT_NE(full.err.find("standard output"), std::string::npos) << full.err;
+  std::string many;
+  for (int i = 0; i < 2000; ++i) many += "I like you.\n";
+  const Result closed = run("tokenize", many, " | head -n 1 > '" + path("out").string() + "'");
+  EXPECT_EQ(closed.code, 0);
+  EXPECT_EQ(lines_of(closed.out).size(), 1u);
+}
+
+// ---- The other commands ----------------------------------------------------------------------------------------------
+TEST_F(Cli, TokenizesAndJoinsAgain) {
+  const std::string text = "我喜欢学习中文。\nShe has a cat.\n";
+  const Result ids = run("tokenize --ids", text);
+  ASSERT_EQ(ids.code, 0) << ids.err;
+  EXPECT_EQ(run("tokenize --decode", ids.out).out, text);
+  EXPECT_EQ(run("tokenize --decode", "1 2 x\n").code, 1);
+}
+
+TEST_F(Cli, ScoresARealSentenceAboveAScrambledOne) {
+  const fs::path source = write("s.zh", "我喜欢你。\n我喜欢你。\n"), target = write("t.en", "I like you.\nyou. like I\n");
+  const Result result = run("score --json " + source.string() + " " + target.string());
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto lines = lines_of(result.out);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_GT(Json::parse(lines[0])["log_probability"].get<double>(), Json::parse(lines[1])["log_probability"].get<double>());
+  EXPECT_EQ(Json::parse(lines[2])["lines"], 2);
+}
+
+TEST_F(Cli, EvaluatesAnyTwoFiles) {
+  const fs::path a = write("a.txt", "the cat sat on the mat\nhello world again now\n"), b = write("b.txt", "the cat sat on a mat\nhello world again now\n");
+  const Result result = run("eval --json --hypotheses " + a.string() + " --references " + b.string());
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json scores = Json::parse(result.out);
+  EXPECT_NEAR(scores["exact"].get<double>(), 50, 1e-9);
+  EXPECT_GT(scores["bleu"]["score"].get<double>(), 50);
+  EXPECT_LT(scores["bleu"]["score"].get<double>(), 100);
+  const fs::path shorter = write("c.txt", "one line\n");
+  const Result unequal = run("eval --hypotheses " + a.string() + " --references " + shorter.string());
+  EXPECT_EQ(unequal.code, 1);
+  EXPECT_NE(unequal.err.find("2 lines"), std::string::npos) << unequal.err;
+}
+
+TEST_F(Cli, WritesPoemsThatTheSeedRepeats) {
+  const Result a = run("generate 春 --seed 3"), b = run("generate 春 --seed 3 --threads 1"), c = run("generate 春 --seed 4");
+  ASSERT_EQ(a.code, 0) << a.err;
+  EXPECT_TRUE(a.out.starts_with("春")) << a.out;
+  EXPECT_EQ(a.out, b.out);
+  EXPECT_NE(a.out, c.out);
+}
+
+TEST_F(Cli, DescribesModelsSitesAndRecipeKeys) {
+  const Result result = run("describe --json");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json described = Json::parse(result.out);
+  EXPECT_EQ(described["kind"], "encoder-decoder");
+  EXPECT_NE(std::find(described["sites"].begin(), described["sites"].end(), "decoder.0.cross.weights"), described["sites"].end());
+  EXPECT_NE(run("describe --recipe-keys").out.find("label_smoothing"), std::string::npos);
+  const Result missing = run("describe no-such-model");
+  EXPECT_EQ(missing.code, 1);
+  EXPECT_NE(missing.err.find("tatoeba-zh-en"), std::string::npos) << "names what ships: " << missing.err;
+}
+
+// ---- Training ----------------------------------------------------------------------------------------------------------
+TEST_F(Cli, TrainsResumesAndUsesTheModel) {
+  const fs::path recipe = tiny_recipe();
+  const Result whole = run("train --json " + recipe.string() + " -o " + path("whole").string());
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  EXPECT_EQ(Json::parse(whole.out)["step"], 60);
+  EXPECT_EQ(whole.err.find('\r'), std::string::npos) << "a moving line belongs on a terminal only";
+
+  // Stopped after 25 steps and resumed: the same bytes.
+  ASSERT_EQ(run("train " + recipe.string() + " --steps 25 -o " + path("parts").string()).code, 0);
+  const Result resumed = run("train --json --resume " + recipe.string() + " -o " + path("parts").string());
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(contents(path("whole") / "last" / "model.safetensors"), contents(path("parts") / "last" / "model.safetensors"));
+  EXPECT_TRUE(contents(path("whole") / "loss.svg").starts_with("<svg"));
+  for (const std::string& line : lines_of(contents(path("whole") / "train.jsonl"))) EXPECT_TRUE(Json::accept(line)) << line;
+
+  const Result generated = run("generate --strategy greedy -m " + (path("whole") / "final").string());
+  ASSERT_EQ(generated.code, 0) << generated.err;
+  EXPECT_FALSE(generated.out.empty());
+
+  const Result again = run("train " + recipe.string() + " -o " + path("whole").string());
+  EXPECT_EQ(again.code, 1) << "a folder that holds a run is not overwritten silently";
+  EXPECT_NE(again.err.find("--"), std::string::npos) << again.err;
+}
+
+TEST_F(Cli, CtrlCSavesAndResumeGoesOn) {
+  const fs::path recipe = tiny_recipe();
+  const std::string folder = path("stopped").string();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::freopen("/dev/null", "w", stderr);
+    std::freopen("/dev/null", "w", stdout);
+    ::execl(ATTEND_PROGRAM, "attend", "train", recipe.c_str(), "--steps", "1000000", "-o", folder.c_str(), nullptr);
+    ::_exit(127);
+  }
+  for (int i = 0; i < 300 && !fs::exists(fs::path(folder) / "last"); ++i) ::usleep(100000);
+  ASSERT_TRUE(fs::exists(fs::path(folder) / "last"));
+  const Result second = run("train " + recipe.string() + " --resume -o " + folder);
+  EXPECT_EQ(second.code, 1) << "two trainings in one folder";
+  EXPECT_NE(second.err.find("another process"), std::string::npos) << second.err;
+  ::kill(child, SIGINT);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  const Json last = Json::parse(lines_of(contents(fs::path(folder) / "train.jsonl")).back());
+  EXPECT_EQ(last["event"], "end");
+  EXPECT_EQ(last["how"], "stopped");
+  const int step = last["step"].get<int>();
+  const Result resumed = run("train --json --resume " + recipe.string() + " --steps " + std::to_string(step + 10) + " -o " + folder);
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(Json::parse(resumed.out)["step"], step + 10);
+}
+
+TEST_F(Cli, BadRecipesNameFileLineAndNearestKey) {
+  tiny_recipe();
+  const fs::path unknown = tiny_recipe("lerning_rate = 1\n");
+  const Result result = run("train " + unknown.string() + " -o " + path("none").string());
+  EXPECT_EQ(result.code, 1);
+  EXPECT_NE(result.err.find("tiny.toml"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("lerning_rate"), std::string::npos) << result.err;
+  EXPECT_FALSE(fs::exists(path("none") / "last")) << "nothing half-written";
+}
+
+}  // namespace
