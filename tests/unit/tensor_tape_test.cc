@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <span>
 
 #include "attend/ops.h"
 #include "core/memory.h"
@@ -233,6 +234,17 @@ TEST(Loss, ResultCounts) {
   EXPECT_GT(result.smoothed, 0);
   EXPECT_NEAR(result.total.item(), 0.5 * result.smoothed, 1e-6);
   EXPECT_EQ(logits.at(0, 0), 2);  // without a tape the logits stay as they are
+}
+
+TEST(Loss, CorrectLooksAtEveryLogit) {
+  // The only larger logit far from the label, and none at all.
+  Tensor logits = Tensor::zeros({3, 700});
+  for (std::int64_t row = 0; row < 3; ++row) logits.row(row)[5] = 1;
+  logits.row(0)[699] = 2;
+  logits.row(1)[300] = 2;
+  const std::vector<std::int32_t> labels{5, 5, 5};
+  EXPECT_EQ(cross_entropy(logits, labels).correct, 1);
+  EXPECT_EQ(cross_entropy(logits.row_range(0, 2), std::span(labels).first(2)).correct, 0);
 }
 
 TEST(Loss, LinearCrossEntropyEqualsItsTwoParts) {
