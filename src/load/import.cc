@@ -161,6 +161,7 @@ Model import_model(const std::filesystem::path& weights, const std::string& tabl
 
   for (Parameter& parameter : model.parameters()) {
     auto [key, layer] = split_layer(parameter.name);
+    used_rows.insert(key);
     if (table.parameters.contains(parameter.name)) key = parameter.name;  // an exception for one layer
     const auto row = table.parameters.find(key);
     if (row == table.parameters.end()) {

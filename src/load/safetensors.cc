@@ -48,7 +48,7 @@ constexpr const char* damaged = "the file is damaged or no safetensors file; get
 constexpr std::int64_t block_numbers = 1 << 16;
 
 // Names come from the file: cut and escaped, so that a message stays one readable line.
-std::string quoted(const std::string& name) {
+std::string in_quotes(const std::string& name) {
   std::string text = nlohmann::json(name).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   if (text.size() > 120) text = text.substr(0, 117) + "...";
   return text;
@@ -72,20 +72,20 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     if (place_ != Place::shape && place_ != Place::offsets) return unexpected("a number");
     if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return unexpected("a number too large");
     numbers_.push_back(static_cast<std::int64_t>(value));
-    if (numbers_.size() > 64) refuse(join("tensor ", quoted(entry_.name), " has a list of more than 64 numbers"));
+    if (numbers_.size() > 64) refuse(join("tensor ", in_quotes(entry_.name), " has a list of more than 64 numbers"));
     return true;
   }
 
   bool string(std::string& value) override {
     if (place_ == Place::metadata_value) {
-      if (!metadata.emplace(key_, value).second) refuse(join("metadata key ", quoted(key_), " appears twice"));
+      if (!metadata.emplace(key_, value).second) refuse(join("metadata key ", in_quotes(key_), " appears twice"));
       place_ = Place::metadata;
       return true;
     }
     if (place_ != Place::type) return unexpected("a string");
     const auto found = std::find_if(types.begin(), types.end(), [&](const TypeName& each) { return value == each.name; });
     if (found == types.end())
-      refuse(join("tensor ", quoted(entry_.name), " has dtype ", quoted(value), ", which is not supported"),
+      refuse(join("tensor ", in_quotes(entry_.name), " has dtype ", in_quotes(value), ", which is not supported"),
              "convert the file to F32, F16 or BF16");
     entry_.type = found->type;
     place_ = Place::tensor;
@@ -122,7 +122,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     } else if (value == "data_offsets") {
       once(offsets_seen_, value, Place::offsets_list);
     } else {
-      refuse(join("tensor ", quoted(entry_.name), " has the unknown key ", quoted(value)));
+      refuse(join("tensor ", in_quotes(entry_.name), " has the unknown key ", in_quotes(value)));
     }
     return true;
   }
@@ -140,7 +140,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
       entry_.shape = numbers_;
     } else {
       if (numbers_.size() != 2)
-        refuse(join("tensor ", quoted(entry_.name), " has ", numbers_.size(), " data_offsets, expected begin and end"));
+        refuse(join("tensor ", in_quotes(entry_.name), " has ", numbers_.size(), " data_offsets, expected begin and end"));
       entry_.begin = numbers_[0];
       entry_.end = numbers_[1];
     }
@@ -151,7 +151,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override {
     if (place_ == Place::tensor) {
       const char* missing = !type_seen_ ? "dtype" : !shape_seen_ ? "shape" : !offsets_seen_ ? "data_offsets" : nullptr;
-      if (missing) refuse(join("tensor ", quoted(entry_.name), " has no ", missing));
+      if (missing) refuse(join("tensor ", in_quotes(entry_.name), " has no ", missing));
       entries.push_back(std::move(entry_));
       place_ = Place::top;
     } else if (place_ == Place::metadata) {
@@ -190,12 +190,12 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
       case Place::offsets: where = "data_offsets", expected = "a list of two offsets, 0 or above"; break;
     }
     const bool tensor = place_ >= Place::tensor_object;
-    refuse(join("the header holds ", found, tensor ? join(" at ", *where ? join(where, " of ") : "", "tensor ", quoted(entry_.name))
+    refuse(join("the header holds ", found, tensor ? join(" at ", *where ? join(where, " of ") : "", "tensor ", in_quotes(entry_.name))
                                                    : join(*where ? " in " : "", where),
                 ", expected ", expected));
   }
   void once(bool& seen, const std::string& name, Place next) {
-    if (seen) refuse(join("tensor ", quoted(entry_.name), " has ", name, " twice"));
+    if (seen) refuse(join("tensor ", in_quotes(entry_.name), " has ", name, " twice"));
     seen = true;
     place_ = next;
   }
@@ -220,16 +220,16 @@ void check_entries(std::vector<SafetensorsEntry>& entries, std::int64_t data_byt
     }
     if (overflow && !empty)
       throw Error(ErrorKind::format, source,
-                  join("tensor ", quoted(entry.name), " has shape ", shape_text(entry.shape), ", more numbers than there can be"), damaged);
+                  join("tensor ", in_quotes(entry.name), " has shape ", shape_text(entry.shape), ", more numbers than there can be"), damaged);
     if (empty) entry.elements = bytes = 0;
     if (entry.begin > entry.end || entry.end > data_bytes)
       throw Error(ErrorKind::format, source,
-                  join("tensor ", quoted(entry.name), " lies at bytes ", entry.begin, " to ", entry.end, ", but the file holds ",
+                  join("tensor ", in_quotes(entry.name), " lies at bytes ", entry.begin, " to ", entry.end, ", but the file holds ",
                        data_bytes, " bytes of numbers"),
                   entry.begin > entry.end ? damaged : "the file was cut short or is damaged; get it again");
     if (entry.end - entry.begin != bytes)
       throw Error(ErrorKind::format, source,
-                  join("tensor ", quoted(entry.name), " of shape ", shape_text(entry.shape), " and dtype ", name_of(entry.type), " needs ",
+                  join("tensor ", in_quotes(entry.name), " of shape ", shape_text(entry.shape), " and dtype ", name_of(entry.type), " needs ",
                        bytes, " bytes, but its data_offsets span ", entry.end - entry.begin),
                   damaged);
   }
@@ -243,11 +243,11 @@ void check_entries(std::vector<SafetensorsEntry>& entries, std::int64_t data_byt
   const SafetensorsEntry* before = nullptr;
   for (const SafetensorsEntry* entry : places) {
     if (entry->begin < at)
-      throw Error(ErrorKind::format, source, join("tensors ", quoted(before->name), " and ", quoted(entry->name), " overlap at byte ", entry->begin),
+      throw Error(ErrorKind::format, source, join("tensors ", in_quotes(before->name), " and ", in_quotes(entry->name), " overlap at byte ", entry->begin),
                   damaged);
     if (entry->begin > at)
       throw Error(ErrorKind::format, source,
-                  join("bytes ", at, " to ", entry->begin, " before tensor ", quoted(entry->name), " belong to no tensor"), damaged);
+                  join("bytes ", at, " to ", entry->begin, " before tensor ", in_quotes(entry->name), " belong to no tensor"), damaged);
     at = entry->end;
     before = entry;
   }
@@ -257,7 +257,7 @@ void check_entries(std::vector<SafetensorsEntry>& entries, std::int64_t data_byt
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   for (std::size_t i = 1; i < entries.size(); ++i)
     if (entries[i].name == entries[i - 1].name)
-      throw Error(ErrorKind::format, source, join("tensor ", quoted(entries[i].name), " appears twice"), damaged);
+      throw Error(ErrorKind::format, source, join("tensor ", in_quotes(entries[i].name), " appears twice"), damaged);
 }
 
 template <typename Number>
@@ -402,14 +402,14 @@ const SafetensorsEntry& SafetensorsFile::entry(const std::string& name) const {
   std::vector<std::string> names;
   for (const SafetensorsEntry& entry : state_->entries) names.push_back(entry.name);
   const std::string near = nearest_name(name, names);
-  throw Error(ErrorKind::format, state_->source, join("has no tensor ", quoted(name), " among its ", names.size()),
-              near.empty() ? "" : join("did you mean ", quoted(near), "?"));
+  throw Error(ErrorKind::format, state_->source, join("has no tensor ", in_quotes(name), " among its ", names.size()),
+              near.empty() ? "" : join("did you mean ", in_quotes(near), "?"));
 }
 
 void SafetensorsFile::read(const SafetensorsEntry& entry, std::span<float> values) const {
   if (static_cast<std::int64_t>(values.size()) != entry.elements)
     throw Error(ErrorKind::argument, "SafetensorsFile::read",
-                join("tensor ", quoted(entry.name), " has ", entry.elements, " numbers, room is given for ", values.size()));
+                join("tensor ", in_quotes(entry.name), " has ", entry.elements, " numbers, room is given for ", values.size()));
   float* out = values.data();
   switch (entry.type) {
     case NumberType::float32:
@@ -429,7 +429,7 @@ void SafetensorsFile::read(const SafetensorsEntry& entry, std::span<float> value
       });
     default:
       throw Error(ErrorKind::format, state_->source,
-                  join("tensor ", quoted(entry.name), " holds ", name_of(entry.type), ", expected F32, F16, BF16 or F64"));
+                  join("tensor ", in_quotes(entry.name), " holds ", name_of(entry.type), ", expected F32, F16, BF16 or F64"));
   }
 }
 
@@ -445,7 +445,7 @@ Tensor SafetensorsFile::tensor(const std::string& name) const {
     case 4: shape = {sizes[0], sizes[1], sizes[2], sizes[3]}; break;
     default:
       throw Error(ErrorKind::format, state_->source,
-                  join("tensor ", quoted(name), " has ", sizes.size(), " axes ", shape_text(sizes), ", at most 4 are read"));
+                  join("tensor ", in_quotes(name), " has ", sizes.size(), " axes ", shape_text(sizes), ", at most 4 are read"));
   }
   Tensor value = Tensor::empty(shape);
   read(found, {value.data(), static_cast<std::size_t>(found.elements)});
@@ -462,7 +462,7 @@ std::vector<std::int64_t> SafetensorsFile::integers(const std::string& name) con
         const auto value = number_at<Number>(bytes, i);
         if constexpr (std::is_same_v<Number, std::uint64_t>)
           if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
-            throw Error(ErrorKind::format, state_->source, join("tensor ", quoted(name), " holds ", value, ", too large to read"));
+            throw Error(ErrorKind::format, state_->source, join("tensor ", in_quotes(name), " holds ", value, ", too large to read"));
         values[static_cast<std::size_t>(first + i)] = static_cast<std::int64_t>(value);
       }
     });
@@ -479,7 +479,7 @@ std::vector<std::int64_t> SafetensorsFile::integers(const std::string& name) con
     case NumberType::uint64: collect(std::uint64_t{}); break;
     default:
       throw Error(ErrorKind::format, state_->source,
-                  join("tensor ", quoted(name), " holds ", name_of(found.type), ", expected an integer type"));
+                  join("tensor ", in_quotes(name), " holds ", name_of(found.type), ", expected an integer type"));
   }
   return values;
 }
@@ -491,7 +491,7 @@ void require_finite(const std::string& source, const std::string& name, const Te
     for (std::int64_t column = 0; column < width; ++column)
       if (!std::isfinite(numbers[column]))
         throw Error(ErrorKind::numeric, source,
-                    join("tensor ", quoted(name), " holds ", std::isnan(numbers[column]) ? "NaN" : "infinity", " at ",
+                    join("tensor ", in_quotes(name), " holds ", std::isnan(numbers[column]) ? "NaN" : "infinity", " at ",
                          index_text(row * width + column, value.shape())),
                     "the file is damaged, or the training that made it diverged");
   }
@@ -513,11 +513,11 @@ void produce(std::vector<NamedTensor>& tensors, const std::map<std::string, std:
   std::int64_t at = 0;
   for (const NamedTensor& tensor : tensors) {
     if (tensor.type != NumberType::float32 && tensor.type != NumberType::float16 && tensor.type != NumberType::bfloat16)
-      throw Error(ErrorKind::argument, source, join("tensor ", quoted(tensor.name), " is to be written as ", name_of(tensor.type)),
+      throw Error(ErrorKind::argument, source, join("tensor ", in_quotes(tensor.name), " is to be written as ", name_of(tensor.type)),
                   "F32, F16 and BF16 can be written");
-    if (!tensor.value.defined()) throw Error(ErrorKind::argument, source, join("tensor ", quoted(tensor.name), " is undefined"));
+    if (!tensor.value.defined()) throw Error(ErrorKind::argument, source, join("tensor ", in_quotes(tensor.name), " is undefined"));
     if (tensor.name == "__metadata__" || header.contains(tensor.name))
-      throw Error(ErrorKind::argument, source, join("tensor name ", quoted(tensor.name), " is given twice or reserved"));
+      throw Error(ErrorKind::argument, source, join("tensor name ", in_quotes(tensor.name), " is given twice or reserved"));
     nlohmann::json shape = nlohmann::json::array();
     for (int axis = 0; axis < tensor.value.shape().axes(); ++axis) shape.push_back(tensor.value.shape()[axis]);
     const std::int64_t end = at + tensor.value.elements() * bytes_of(tensor.type);
@@ -554,7 +554,7 @@ void produce(std::vector<NamedTensor>& tensors, const std::map<std::string, std:
         const std::uint16_t bits = half ? float_to_float16(numbers[i]) : float_to_bfloat16(numbers[i]);
         if (std::isfinite(numbers[i]) && !std::isfinite(half ? float16_to_float(bits) : bfloat16_to_float(bits)))
           throw Error(ErrorKind::numeric, source,
-                      join("tensor ", quoted(tensor.name), " holds ", numbers[i], " at ", index_text(row * width + i, tensor.value.shape()),
+                      join("tensor ", in_quotes(tensor.name), " holds ", numbers[i], " at ", index_text(row * width + i, tensor.value.shape()),
                            ", too large for ", name_of(tensor.type)),
                       half ? "save as F32 or BF16" : "save as F32");
         halves[static_cast<std::size_t>(i)] = bits;

@@ -68,8 +68,8 @@ std::string field_value(const TransformerConfig& config, const std::string& fiel
     if (name == "vocabulary") return join(each->vocabulary);
     if (name == "input_width") return join(each->input_width);
     if (name == "layers") return join(each->layers);
-    return std::string(name == "class_token" ? each->class_token : name == "embedding_norm" ? each->embedding_norm : each->final_norm
-                           ? "true" : "false");
+    const bool yes = name == "class_token" ? each->class_token : name == "embedding_norm" ? each->embedding_norm : each->final_norm;
+    return std::string(yes ? "true" : "false");
   };
   if (field.starts_with("encoder.")) return stack(config.encoder, field.substr(8));
   if (field.starts_with("decoder.")) return stack(config.decoder, field.substr(8));
@@ -81,7 +81,7 @@ std::string field_value(const TransformerConfig& config, const std::string& fiel
   return text.substr(value, text.find_first_of(",\n", value) - value);
 }
 
-std::string quoted(const std::string& name) { return '"' + (name.size() > 100 ? name.substr(0, 97) + "..." : name) + '"'; }
+std::string in_quotes(const std::string& name) { return '"' + (name.size() > 100 ? name.substr(0, 97) + "..." : name) + '"'; }
 
 bool same(const std::vector<std::int64_t>& sizes, const Shape& shape) {
   if (static_cast<int>(sizes.size()) != shape.axes()) return false;
@@ -174,7 +174,7 @@ void read_weights(Model& model, const SafetensorsFile& file, const std::string& 
     if (!file.has(parameter.name)) {
       const std::string why = deciding_field(config, parameter.name, -1);
       throw Error(ErrorKind::config, file.source(),
-                  join("has no tensor ", quoted(parameter.name), ", which ", config_source, " asks for", why.empty() ? "" : join(" (", why, ")")),
+                  join("has no tensor ", in_quotes(parameter.name), ", which ", config_source, " asks for", why.empty() ? "" : join(" (", why, ")")),
                   two_models);
     }
     const SafetensorsEntry& entry = file.entry(parameter.name);
@@ -186,7 +186,7 @@ void read_weights(Model& model, const SafetensorsFile& file, const std::string& 
         if (!field.empty()) why += (why.empty() ? "" : ", ") + field;
       }
     throw Error(ErrorKind::config, file.source(),
-                join("tensor ", quoted(parameter.name), " has shape ", shape_text(entry.shape), ", ", config_source, " asks for ",
+                join("tensor ", in_quotes(parameter.name), " has shape ", shape_text(entry.shape), ", ", config_source, " asks for ",
                      parameter.value.shape(), why.empty() ? "" : join(" (", why, ")")),
                 two_models);
   }
@@ -194,7 +194,7 @@ void read_weights(Model& model, const SafetensorsFile& file, const std::string& 
     if (known.contains(entry.name)) continue;
     const std::string why = deciding_field(config, entry.name, -1);
     throw Error(ErrorKind::config, file.source(),
-                join("holds tensor ", quoted(entry.name), " ", shape_text(entry.shape), ", for which ", config_source, " has no place",
+                join("holds tensor ", in_quotes(entry.name), " ", shape_text(entry.shape), ", for which ", config_source, " has no place",
                      why.empty() ? "" : join(" (", why, ")")),
                 two_models);
   }

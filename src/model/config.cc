@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::int64_t largest_size = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t most_layers = 4096;
+// Tables by position are made in full; a config alone must not fill the memory.
+constexpr std::int64_t most_positions = std::int64_t{1} << 22;
 // 2^36 numbers are 256 GiB: more than one process of this library can train or run.
 constexpr double most_parameters = 68719476736.0;
 
@@ -46,7 +48,7 @@ void check_stack(const std::string& name, const StackConfig& stack, bool decoder
 }
 
 void check_positions(const TransformerConfig& config) {
-  check_range("max_positions", config.max_positions, 1);
+  check_range("max_positions", config.max_positions, 1, most_positions);
   check_range("first_position", config.first_position, 0);
   check_range("rotary_dim", config.rotary_dim, 0);
   check_range("relative_buckets", config.relative_buckets, 1);

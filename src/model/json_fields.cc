@@ -20,7 +20,7 @@ std::string shown(const Json& value) {
   return text;
 }
 
-std::string quoted(const std::string& name) { return shown(Json(name)); }
+std::string in_quotes(const std::string& name) { return shown(Json(name)); }
 
 std::string listed(const std::vector<std::string>& names) {
   std::string text;
@@ -59,8 +59,8 @@ class Reader {
       const auto found = std::find(names.begin(), names.end(), key);
       if (found == names.end()) {
         const std::string near = nearest_name(key, names);
-        throw Error(ErrorKind::config, source_, join("unknown key ", quoted(prefix + key)),
-                    near.empty() ? "known keys: " + listed(names) : join("did you mean ", quoted(prefix + near), "?"));
+        throw Error(ErrorKind::config, source_, join("unknown key ", in_quotes(prefix + key)),
+                    near.empty() ? "known keys: " + listed(names) : join("did you mean ", in_quotes(prefix + near), "?"));
       }
       set(fields[static_cast<std::size_t>(found - names.begin())], value, prefix + key);
     }
@@ -115,7 +115,7 @@ class Reader {
                                          : target.names.end();
     if (found == target.names.end()) {
       const std::string near = value.is_string() ? nearest_name(value.get<std::string>(), target.names) : "";
-      refuse(key, value, "one of " + listed(target.names), near.empty() ? meaning : join("did you mean ", quoted(near), "?"));
+      refuse(key, value, "one of " + listed(target.names), near.empty() ? meaning : join("did you mean ", in_quotes(near), "?"));
     }
     target.set(static_cast<std::size_t>(found - target.names.begin()));
   }
@@ -145,7 +145,7 @@ void check_json(std::string_view text, const std::string& source, int most_depth
         break;
       case Json::parse_event_t::key:
         if (!keys.back().insert(value.get<std::string>()).second)
-          throw Error(ErrorKind::format, source, join("key ", quoted(value.get<std::string>()), " appears twice"),
+          throw Error(ErrorKind::format, source, join("key ", in_quotes(value.get<std::string>()), " appears twice"),
                       "keep one of them");
         break;
       case Json::parse_event_t::object_end:
