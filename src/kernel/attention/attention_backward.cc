@@ -232,52 +232,101 @@ void differentiate_rules(Backward& work, const Rectangle& at, std::int64_t r, bo
     for (std::int64_t j = at.begin; j < end; ++j) slopes[j] *= work.cap_slopes[r * score_stride + j];
 }
 
-void run_block(Backward& work, const Rectangle& at, bool want_query, bool want_key) {
+// Scores and dP of a rectangle whose first row is row r of the block.
+void rebuild(const Backward& work, const Rectangle& at, std::int64_t r) {
+  const AttentionCall& call = *work.context.call;
+  float* weights = work.weights + r * score_stride;
+  multiply_columns(at.rows, at.begin, at.end, call.head_dim, work.queries_across + r, block_rows, work.keys_across,
+                   rounded_up(at.keys, lanes), weights, score_stride);
+  finish_scores(work.context, at, weights, work.cap_slopes == nullptr ? nullptr : work.cap_slopes + r * score_stride);
+  multiply_columns(at.rows, at.begin, at.end, call.value_dim, work.outputs_across + r, block_rows, work.values_across,
+                   rounded_up(at.keys, lanes), work.slopes + r * score_stride, score_stride);
+}
+
+// Adds to the sums of keys and values. Row r of the block sees columns [begins[r], ends[r]) and has zeros elsewhere; both
+// ends never fall from row to row, so the rows that see a few keys are neighbours.
+void add_to_keys(const Backward& work, const Rectangle& at, const std::int64_t* begins, const std::int64_t* ends, bool split) {
+  const AttentionCall& call = *work.context.call;
+  const std::int64_t end = smaller(at.end, at.keys), step = split ? 2 * part_rows : end - at.begin;
+  std::int64_t first = 0, last = 0;
+  for (std::int64_t j = at.begin; j < end; j += step) {
+    const std::int64_t keys = smaller(step, end - j);
+    while (first < at.rows && ends[first] <= j) ++first;
+    while (last < at.rows && begins[last] < j + keys) ++last;
+    if (first >= last) continue;
+    const std::int64_t from = first * score_stride + j;
+    multiply<Left::columns, true>(keys, work.value_columns, last - first, work.weights + from, score_stride, work.outputs_down, at.rows,
+                                  first, work.value_sums + j * work.value_columns, work.value_columns);
+    multiply<Left::columns, true>(keys, work.query_columns, last - first, work.slopes + from, score_stride, work.queries_down, at.rows,
+                                  first, work.key_sums + j * work.query_columns, work.query_columns);
+  }
+  if (!work.outputs_healthy)
+    mend_spoiled<Left::columns>(end - at.begin, at.rows, work.weights + at.begin, score_stride, work.output_pointers, call.value_dim, 1.0f,
+                                work.value_sums + at.begin * work.value_columns, work.value_columns);
+  if (!work.queries_healthy)
+    mend_spoiled<Left::columns>(end - at.begin, at.rows, work.slopes + at.begin, score_stride, work.query_pointers, call.head_dim,
+                                work.context.job->scale, work.key_sums + at.begin * work.query_columns, work.query_columns);
+}
+
+// Adds dS K of a rectangle whose first row is row r of the block.
+void add_to_queries(const Backward& work, const Rectangle& at, std::int64_t r) {
   const ScoreContext& context = work.context;
   const AttentionCall& call = *context.call;
   const std::int64_t keys = smaller(at.end, at.keys) - at.begin;
+  const float* slopes = work.slopes + r * score_stride + at.begin;
+  multiply<Left::score_rows, false>(at.rows, work.query_columns, keys, slopes, 0, work.keys_down, at.keys, at.begin, work.query_sums,
+                                    work.query_columns);
+  if (!work.keys_healthy)
+    mend_spoiled<Left::score_rows>(at.rows, keys, slopes, 0, work.key_pointers + at.begin, call.head_dim, 1.0f, work.query_sums,
+                                   work.query_columns);
+  for (std::int64_t i = 0; i < at.rows; ++i)
+    add_row(work.query_sums + i * work.query_columns, call.head_dim, context.job->scale,
+            target_row(work.gradients->query, context.item->query_begin + context.query(at.row + i), context.head(at.row + i)));
+}
+
+void run_block(Backward& work, const Rectangle& at, bool want_query, bool want_key) {
+  const ScoreContext& context = work.context;
   const std::int64_t first = at.row - context.unit->row_begin;
-  multiply_columns(at.rows, at.begin, at.end, call.head_dim, work.queries_across, block_rows, work.keys_across, rounded_up(at.keys, lanes),
-                   work.weights, score_stride);
-  finish_scores(context, at, work.weights, work.cap_slopes);
-  multiply_columns(at.rows, at.begin, at.end, call.value_dim, work.outputs_across, block_rows, work.values_across,
-                   rounded_up(at.keys, lanes), work.slopes, score_stride);
+  const bool split = splits(context, at);
+  const std::int64_t step = split ? part_rows : at.rows;
+  std::int64_t begins[block_rows], ends[block_rows];
+  for (std::int64_t r = 0; r < at.rows; r += step) {
+    const Rectangle part = split ? part_of(context, at, r) : at;
+    if (part.begin < part.end) rebuild(work, part, r);
+    for (std::int64_t i = r; i < r + part.rows; ++i) {
+      begins[i] = part.begin;
+      ends[i] = part.end;
+    }
+  }
   if (context.job->drop_below == 0) {
     for (std::int64_t r = 0; r < at.rows; ++r)
-      differentiate_row(work.weights + r * score_stride, work.slopes + r * score_stride, at.begin, at.end, work.log_sums[first + r],
+      differentiate_row(work.weights + r * score_stride, work.slopes + r * score_stride, begins[r], ends[r], work.log_sums[first + r],
                         work.deltas[first + r]);
   } else {
     for_dropped_rows(context, at, work.words, [&](std::int64_t r, const std::uint32_t* words, int bits) HWY_ATTR {
-      differentiate_dropped_row(work.weights + r * score_stride, work.slopes + r * score_stride, at.begin, at.end,
+      differentiate_dropped_row(work.weights + r * score_stride, work.slopes + r * score_stride, begins[r], ends[r],
                                 work.log_sums[first + r], work.deltas[first + r], words, bits, *context.job);
     });
   }
-  if (!context.job->plain_scores)
-    for (std::int64_t r = 0; r < at.rows; ++r) differentiate_rules(work, at, r, want_key);
-
-  if (want_key) {
-    float* values = work.value_sums + at.begin * work.value_columns;
-    multiply<Left::columns, true>(keys, work.value_columns, at.rows, work.weights + at.begin, score_stride, work.outputs_down, at.rows, 0,
-                                  values, work.value_columns);
-    if (!work.outputs_healthy)
-      mend_spoiled<Left::columns>(keys, at.rows, work.weights + at.begin, score_stride, work.output_pointers, call.value_dim, 1.0f, values,
-                                  work.value_columns);
-    float* key_sums = work.key_sums + at.begin * work.query_columns;
-    multiply<Left::columns, true>(keys, work.query_columns, at.rows, work.slopes + at.begin, score_stride, work.queries_down, at.rows, 0,
-                                  key_sums, work.query_columns);
-    if (!work.queries_healthy)
-      mend_spoiled<Left::columns>(keys, at.rows, work.slopes + at.begin, score_stride, work.query_pointers, call.head_dim,
-                                  context.job->scale, key_sums, work.query_columns);
+  for (std::int64_t r = 0; r < at.rows && split; ++r) {
+    float* weights = work.weights + r * score_stride;
+    float* slopes = work.slopes + r * score_stride;
+    fill(weights + at.begin, begins[r] - at.begin, 0);
+    fill(slopes + at.begin, begins[r] - at.begin, 0);
+    fill(weights + ends[r], at.end - ends[r], 0);
+    fill(slopes + ends[r], at.end - ends[r], 0);
   }
-  if (want_query) {
-    multiply<Left::score_rows, false>(at.rows, work.query_columns, keys, work.slopes + at.begin, 0, work.keys_down, at.keys, at.begin,
-                                      work.query_sums, work.query_columns);
-    if (!work.keys_healthy)
-      mend_spoiled<Left::score_rows>(at.rows, keys, work.slopes + at.begin, 0, work.key_pointers + at.begin, call.head_dim, 1.0f,
-                                     work.query_sums, work.query_columns);
-    for (std::int64_t r = 0; r < at.rows; ++r)
-      add_row(work.query_sums + r * work.query_columns, call.head_dim, context.job->scale,
-              target_row(work.gradients->query, context.item->query_begin + context.query(at.row + r), context.head(at.row + r)));
+  if (!context.job->plain_scores)
+    for (std::int64_t r = 0; r < at.rows; ++r) {
+      Rectangle row = at;
+      row.begin = begins[r];
+      row.end = ends[r];
+      differentiate_rules(work, row, r, want_key);
+    }
+  if (want_key) add_to_keys(work, at, begins, ends, split);
+  for (std::int64_t r = 0; r < at.rows && want_query; r += step) {
+    const Rectangle part = split ? part_of(context, at, r) : at;
+    if (part.begin < part.end) add_to_queries(work, part, r);
   }
 }
 

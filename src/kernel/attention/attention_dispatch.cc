@@ -187,6 +187,23 @@ void prefetch_unit(const AttentionCall& call, const AttentionUnit& unit) {
   }
 }
 
+void prefetch_part(const AttentionCall& call, const AttentionGradients& gradients, const BackwardPart& part) {
+  const AttentionItem& item = call.items[static_cast<std::size_t>(part.unit.item)];
+  if ((item.queries * part.unit.head_count + item.keys) * (call.head_dim + call.value_dim) > prefetch_lines * 16) return;
+  prefetch_unit(call, part.unit);
+  const std::int64_t key_head = part.unit.head_begin / (call.query_heads / call.key_heads);
+  const auto rows_of = [](const auto& view, std::int64_t row, std::int64_t head, std::int64_t rows, std::int64_t width, bool for_writing) {
+    if (view.data != nullptr)
+      prefetch_rows(view.data + row * view.row_stride + head * view.head_stride, view.row_stride, rows, width, for_writing);
+  };
+  for (std::int64_t head = part.unit.head_begin; head < part.unit.head_begin + part.unit.head_count; ++head) {
+    rows_of(gradients.output_gradient, item.query_begin, head, item.queries, call.value_dim, false);
+    rows_of(gradients.query, item.query_begin, head, item.queries, call.head_dim, true);
+  }
+  rows_of(gradients.key, item.key_begin, key_head, item.keys, call.head_dim, true);
+  rows_of(gradients.value, item.key_begin, key_head, item.keys, call.value_dim, true);
+}
+
 const char* const entry_names[] = {"explicit", "decode", "tiled"};
 
 }  // namespace
@@ -380,8 +397,10 @@ void attention_backward(const AttentionCall& forward, const AttentionGradients& 
   Buffer scratch(most_rows == 0 ? 0 : scratch_size * threads());
   parallel_for(static_cast<std::int64_t>(all.task_ends.size()), [&](std::int64_t task, int worker) {
     const auto index = static_cast<std::size_t>(task);
-    for (std::size_t i = index == 0 ? 0 : all.task_ends[index - 1]; i < all.task_ends[index]; ++i)
+    for (std::size_t i = index == 0 ? 0 : all.task_ends[index - 1]; i < all.task_ends[index]; ++i) {
+      if (i + 1 < all.task_ends[index]) prefetch_part(forward, gradients, all.backward_parts[i + 1]);
       backward_part(job, gradients, all.backward_parts[i], scratch.data() + worker * scratch_size);
+    }
   });
   if (gradients.sinks != nullptr) add_sink_gradients(forward, gradients);
 }
