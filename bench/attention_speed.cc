@@ -100,15 +100,22 @@ struct Work {
 
 struct Data {
   std::vector<AttentionItem> items;
-  std::vector<float> query, key, value, output, log_sum_exp, output_gradient, query_gradient, key_gradient, value_gradient;
+  Buffer query, key, value, output, log_sum_exp, output_gradient, query_gradient, key_gradient, value_gradient;
   AttentionCall call;
   AttentionGradients gradients;
   double scores = 0;  // visible, of all heads
 };
 
-std::vector<float> numbers(Random& random, std::int64_t size) {
-  std::vector<float> all(static_cast<std::size_t>(size));
-  for (float& x : all) x = static_cast<float>(random.normal());
+// In the memory that tensors use: aligned to cache lines.
+Buffer numbers(Random& random, std::int64_t size) {
+  Buffer all(size);
+  for (std::int64_t i = 0; i < size; ++i) all.data()[i] = static_cast<float>(random.normal());
+  return all;
+}
+
+Buffer zeros(std::int64_t size) {
+  Buffer all(size);
+  std::fill(all.data(), all.data() + size, 0.0f);
   return all;
 }
 
@@ -133,8 +140,8 @@ void make(const Work& work, Data& data) {
   data.query = numbers(random, query_rows * width);
   data.key = numbers(random, key_rows * key_width);
   data.value = numbers(random, key_rows * key_width);
-  data.output.assign(data.query.size(), 0);
-  data.log_sum_exp.assign(static_cast<std::size_t>(query_rows * work.heads), 0);
+  data.output = zeros(data.query.size());
+  data.log_sum_exp = zeros(query_rows * work.heads);
   AttentionCall& call = data.call;
   call.query_heads = work.heads;
   call.key_heads = work.key_heads;
@@ -149,9 +156,9 @@ void make(const Work& work, Data& data) {
   call.dropout = {work.dropout, 7};
   if (!work.backward) return;
   data.output_gradient = numbers(random, query_rows * width);
-  data.query_gradient.assign(data.query.size(), 0);
-  data.key_gradient.assign(data.key.size(), 0);
-  data.value_gradient.assign(data.value.size(), 0);
+  data.query_gradient = zeros(data.query.size());
+  data.key_gradient = zeros(data.key.size());
+  data.value_gradient = zeros(data.value.size());
   data.gradients.output_gradient = {data.output_gradient.data(), width, work.head_dim};
   data.gradients.query = {data.query_gradient.data(), width, work.head_dim};
   data.gradients.key = {data.key_gradient.data(), key_width, work.head_dim};
@@ -175,7 +182,7 @@ double error_of(const Work& work, const Data& data) {
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t x = 0; x < work.heads * work.head_dim; ++x)
       worst = std::max(worst, std::abs(expected.output[static_cast<std::size_t>(i * work.heads * work.head_dim + x)] -
-                                       data.output[static_cast<std::size_t>((scale_rows + i) * work.heads * work.head_dim + x)]));
+                                       data.output.data()[(scale_rows + i) * work.heads * work.head_dim + x]));
   return worst;
 }
 
