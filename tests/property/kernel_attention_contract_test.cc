@@ -1,5 +1,6 @@
 // The contracts at the head of attend/attention.h, and the identities that hold for every shape and mask.
 #include "attend/error.h"
+#include "core/memory.h"
 #include "kernel_attention_case.h"
 
 namespace attend {
@@ -436,6 +437,22 @@ TEST(AttentionContract, WrongCallsAreRefusedWithTheReason) {
     return options;
   }());
   EXPECT_THROW(run_backward(paged), Error);
+}
+
+TEST(AttentionContract, LongItemsNeedLittleMemory) {
+  CaseOptions options;
+  options.items = {{16384, 16384}};
+  options.query_heads = options.key_heads = 1;
+  options.head_dim = options.value_dim = 64;
+  AttentionCase given(options);
+  given.call.mask = {WindowRule{16, 16}};  // the working memory does not depend on the mask, the time does
+  const std::int64_t live = memory_use().live_bytes, allowed = threads() * std::int64_t{8} << 20;
+  reset_peak_memory();
+  run(given);
+  EXPECT_LT(memory_use().peak_bytes - live, allowed);
+  reset_peak_memory();
+  run_backward(given);
+  EXPECT_LT(memory_use().peak_bytes - live, allowed);
 }
 
 TEST(KernelTargets, CanBeForcedAndNamed) {
