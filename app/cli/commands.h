@@ -14,6 +14,7 @@ struct Globals {
   bool json = false;
 };
 
+void add_bench(CLI::App& program, Globals& globals);
 void add_train(CLI::App& program, Globals& globals);
 void add_translate(CLI::App& program, Globals& globals);
 void add_generate(CLI::App& program, Globals& globals);

@@ -1,93 +1,19 @@
-// Speed of attention, as JSON lines. Every shape is first checked against the float64 reference on a few of its heads and
-// rows, then timed in rounds, each round beside a loop of fused multiply-adds: the share of the machine's peak is the
-// median over rounds of the ratio within a round, so a noisy neighbour slows both. With one thread, CPU time counts.
-//
-//   attention_speed [--threads N] [--seconds S per shape] [--only TEXT of a name] [--pass forward|backward] [--target NAME]
-//
-// Operations counted: forward 2 * scores * (head_dim + value_dim), backward 2.5 times that; visible scores only.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <ctime>
 #include <string>
 #include <vector>
 
 #include "attend/attention.h"
+#include "attend/bench.h"
 #include "attend/threads.h"
+#include "bench/machine_peak.h"
 #include "core/memory.h"
 #include "core/random.h"
-#include "core/threads.h"
 #include "kernel/attention/attention_reference.h"
 #include "kernel/targets.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
+namespace attend {
 namespace {
-
-using namespace attend;
-
-volatile float sink;
-
-#if defined(__x86_64__)
-// Twelve independent chains hide the latency of a fused multiply-add. 256-bit vectors reach the peak of every x86 on which
-// 512-bit ones are no faster; the better of both counts.
-__attribute__((target("avx2,fma"), noinline)) double multiply_adds_256(std::int64_t count) {
-  __m256 sums[12] = {};
-  const __m256 factor = _mm256_set1_ps(0.999f), term = _mm256_set1_ps(0.001f);
-  for (std::int64_t i = 0; i < count; ++i) {
-#pragma GCC unroll 12
-    for (int k = 0; k < 12; ++k) {
-      sums[k] = _mm256_fmadd_ps(sums[k], factor, term);
-      asm volatile("" : "+x"(sums[k]));
-    }
-  }
-#pragma GCC unroll 12
-  for (int k = 1; k < 12; ++k) sums[0] = _mm256_add_ps(sums[0], sums[k]);
-  sink = _mm256_cvtss_f32(sums[0]);
-  return 2.0 * 12 * 8 * static_cast<double>(count);
-}
-__attribute__((target("avx512f"), noinline)) double multiply_adds_512(std::int64_t count) {
-  __m512 sums[12] = {};
-  const __m512 factor = _mm512_set1_ps(0.999f), term = _mm512_set1_ps(0.001f);
-  for (std::int64_t i = 0; i < count; ++i) {
-#pragma GCC unroll 12
-    for (int k = 0; k < 12; ++k) {
-      sums[k] = _mm512_fmadd_ps(sums[k], factor, term);
-      asm volatile("" : "+v"(sums[k]));
-    }
-  }
-#pragma GCC unroll 12
-  for (int k = 1; k < 12; ++k) sums[0] = _mm512_add_ps(sums[0], sums[k]);
-  sink = _mm512_cvtss_f32(sums[0]);
-  return 2.0 * 12 * 16 * static_cast<double>(count);
-}
-double multiply_adds(std::int64_t count) {
-  return __builtin_cpu_supports("avx512f") ? multiply_adds_512(count) : multiply_adds_256(count);
-}
-#else
-double multiply_adds(std::int64_t count) {
-  float sums[16] = {};
-  for (std::int64_t i = 0; i < count; ++i)
-    for (float& sum : sums) sum = std::fma(sum, 0.999f, 0.001f);
-  sink = sums[0] + sums[7];
-  return 2.0 * 16 * static_cast<double>(count);
-}
-#endif
-
-double seconds_now() {
-  timespec time;
-  clock_gettime(threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 struct Work {
   const char* name;
@@ -186,7 +112,7 @@ double error_of(const Work& work, const Data& data) {
   return worst;
 }
 
-void measure(const Work& work, const std::string& target, double seconds) {
+AttentionSpeed measure(const Work& work, const std::string& target, double seconds) {
   Data data;
   make(work, data);
   const auto run = [&] {
@@ -212,44 +138,39 @@ void measure(const Work& work, const std::string& target, double seconds) {
     const double before = seconds_now();
     for (std::int64_t i = 0; i < repeats; ++i) run();
     const double middle = seconds_now();
-    double peak_operations = 0;
-    if (threads() == 1) {
-      peak_operations = multiply_adds(peak_count);
-    } else {
-      std::vector<double> done(static_cast<std::size_t>(threads()));
-      parallel_for(threads(), [&](std::int64_t task, int) { done[static_cast<std::size_t>(task)] = multiply_adds(peak_count); });
-      for (double x : done) peak_operations += x;
-    }
+    const double peak_operations =
+        threads() == 1 ? multiply_adds(peak_count) : multiply_adds_on_all_threads(peak_count);
     const double after = seconds_now();
     const double rate = operations * static_cast<double>(repeats) / (middle - before);
     rates.push_back(rate * 1e-9);
     shares.push_back(rate / (peak_operations / (after - middle)));
     spent += after - before;
   }
-  std::printf("{\"name\": \"%s\", \"pass\": \"%s\", \"items\": %lld, \"queries\": %lld, \"keys\": %lld, \"heads\": %lld, \"key_heads\": %lld, "
-              "\"head_dim\": %lld, \"causal\": %s, \"dropout\": %g, \"threads\": %d, \"target\": \"%s\", \"gflops\": %.1f, \"share_of_peak\": %.3f, "
-              "\"microseconds\": %.2f, \"scratch_bytes\": %lld, \"error\": %.1e, \"rounds\": %zu}\n",
-              work.name, work.backward ? "backward" : "forward", static_cast<long long>(work.items), static_cast<long long>(work.queries),
-              static_cast<long long>(work.keys), static_cast<long long>(work.heads), static_cast<long long>(work.key_heads),
-              static_cast<long long>(work.head_dim), work.causal ? "true" : "false", static_cast<double>(work.dropout), threads(),
-              target.c_str(), median(rates), median(shares), operations / median(rates) * 1e-3,
-              static_cast<long long>(scratch), error, rates.size());
-  std::fflush(stdout);
+  AttentionSpeed speed;
+  speed.name = work.name;
+  speed.pass = work.backward ? "backward" : "forward";
+  speed.target = target;
+  speed.items = work.items;
+  speed.queries = work.queries;
+  speed.keys = work.keys;
+  speed.heads = work.heads;
+  speed.key_heads = work.key_heads;
+  speed.head_dim = work.head_dim;
+  speed.causal = work.causal;
+  speed.dropout = static_cast<double>(work.dropout);
+  speed.threads = threads();
+  speed.gflops = median(rates);
+  speed.share_of_peak = median(shares);
+  speed.microseconds = operations / speed.gflops * 1e-3;
+  speed.scratch_bytes = scratch;
+  speed.error = error;
+  speed.rounds = static_cast<std::int64_t>(rates.size());
+  return speed;
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  double seconds = 0.5;
-  std::string only, pass, target;
-  set_threads(1);
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::strcmp(argv[i], "--threads") == 0) set_threads(std::atoi(argv[i + 1]));
-    else if (std::strcmp(argv[i], "--seconds") == 0) seconds = std::atof(argv[i + 1]);
-    else if (std::strcmp(argv[i], "--only") == 0) only = argv[i + 1];
-    else if (std::strcmp(argv[i], "--pass") == 0) pass = argv[i + 1];
-    else if (std::strcmp(argv[i], "--target") == 0) target = argv[i + 1];
-  }
+void bench_attention(const AttentionBenchOptions& options, const std::function<void(const AttentionSpeed&)>& report) {
   const Work works[] = {
       {"self_512", 1, 512, 512, 12, 12, 64, false, 0, false, false},
       {"self_1024", 1, 1024, 1024, 12, 12, 64, false, 0, false, false},
@@ -286,10 +207,13 @@ int main(int argc, char** argv) {
       {"nanogpt_dropout", 12, 64, 64, 4, 4, 32, true, 0.2f, false, true},
       {"dropout_1024", 1, 1024, 1024, 12, 12, 64, false, 0.1f, false, true},
   };
-  force_kernel_target(target);
-  if (target.empty()) target = kernel_targets().front();
+  force_kernel_target(options.target);
+  const std::string target = options.target.empty() ? kernel_targets().front() : options.target;
   for (const Work& work : works)
-    if ((only.empty() || std::string(work.name).find(only) != std::string::npos) &&
-        (pass.empty() || pass == (work.backward ? "backward" : "forward")))
-      measure(work, target, seconds);
+    if (std::string(work.name).find(options.only) != std::string::npos &&
+        (options.pass.empty() || options.pass == (work.backward ? "backward" : "forward")))
+      report(measure(work, target, options.seconds));
+  force_kernel_target("");
 }
+
+}  // namespace attend

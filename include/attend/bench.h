@@ -1,0 +1,53 @@
+// Measuring the engine on this machine. Every kernel is first checked against the float64 reference, then timed in
+// rounds, each beside a loop of fused multiply-adds in the same process: a noisy neighbour slows both, so the median
+// share of the machine's peak says more than any time. bench/compare.py runs these beside other engines.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "attend/recipe.h"
+#include "attend/translate.h"
+
+namespace attend {
+
+struct AttentionBenchOptions {
+  double seconds = 0.5;   // for each shape
+  std::string only;       // only shapes whose name holds this
+  std::string pass;       // "forward", "backward", or "" for both
+  std::string target;     // instruction set to force, "" for the best; see Error for the names
+};
+
+// One shape. Operations counted: forward 2 * scores * (head_dim + value_dim), backward 2.5 times that, visible scores only.
+struct AttentionSpeed {
+  std::string name, pass, target;
+  std::int64_t items = 0, queries = 0, keys = 0, heads = 0, key_heads = 0, head_dim = 0;
+  bool causal = false;
+  double dropout = 0;
+  int threads = 0;
+  double gflops = 0, share_of_peak = 0, microseconds = 0;  // medians
+  std::int64_t scratch_bytes = 0;                          // beyond inputs and outputs, all threads
+  double error = 0;                                        // largest difference from float64; 0 with dropout
+  std::int64_t rounds = 0;
+};
+void bench_attention(const AttentionBenchOptions& options, const std::function<void(const AttentionSpeed&)>& report);
+
+// Rates of several rounds and their median.
+struct Rates {
+  double median = 0;
+  std::vector<double> all;
+};
+
+// Target tokens a second of training steps on the recipe's real batches (forward, backward, clipping, optimiser), in
+// `rounds` of `steps` after a warm-up of as many. Writes into a temporary folder that is removed.
+Rates bench_training(const Recipe& recipe, const std::filesystem::path& data_folder, std::int64_t steps, std::int64_t rounds);
+
+// Sentences a second, text to text, all lines each round, after a warm-up round.
+Rates bench_translation(const Translator& translator, std::span<const std::string> lines, const TranslateOptions& options,
+                        std::int64_t rounds);
+
+}  // namespace attend
