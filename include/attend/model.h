@@ -93,6 +93,8 @@ class Model {
  public:
   // Fresh parameters, initialised from the seed. Throws Error(config) if the config contradicts itself.
   Model(TransformerConfig config, std::uint64_t seed);
+  // Parameters that are zero (gains 1), to be filled from a file: drawing fresh ones takes longer than reading them.
+  explicit Model(TransformerConfig config);
   ~Model();
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;

@@ -120,7 +120,7 @@ class Reader {
 Model read_model(const Reader& reader, SafetensorsFile& file) {
   const TransformerConfig config = config_from_json(reader.text("config.json", longest_json), reader.shown("config.json"));
   check_amount(config, file, "config.json");
-  Model model(config, 0);
+  Model model(config);
   read_weights(model, file, "config.json");
   return model;
 }

@@ -156,7 +156,7 @@ Model import_model(const std::filesystem::path& weights, const std::string& tabl
   const Table table(table_text, table_source);
   const SafetensorsFile file(weights);
   check_amount(table.config, file, table_source);
-  Model model(table.config, 0);
+  Model model(table.config);
   std::set<std::string> used_rows, used_tensors;
 
   for (Parameter& parameter : model.parameters()) {

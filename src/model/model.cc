@@ -55,6 +55,11 @@ Model::Model(TransformerConfig config, std::uint64_t seed) : parts_(std::make_un
   parts_->config = std::move(config);
   build_parts(*parts_, seed);
 }
+Model::Model(TransformerConfig config) : parts_(std::make_unique<Parts>()) {
+  config.check();
+  parts_->config = std::move(config);
+  build_parts(*parts_, std::nullopt);
+}
 Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;

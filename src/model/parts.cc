@@ -12,7 +12,7 @@ namespace {
 
 class Builder {
  public:
-  Builder(Model::Parts& parts, std::uint64_t seed) : parts_(parts), config_(parts.config), seed_(seed) {}
+  Builder(Model::Parts& parts, std::optional<std::uint64_t> seed) : parts_(parts), config_(parts.config), seed_(seed) {}
 
   void build() {
     if (config_.positions == PositionKind::rotary)
@@ -39,7 +39,7 @@ class Builder {
     parts_.parameters.push_back({name, value, {}, decays});
     return value;
   }
-  Random stream() const { return Random(seed_ * 0x9E3779B97F4A7C15u + parts_.parameters.size()); }
+  Random stream() const { return Random(*seed_ * 0x9E3779B97F4A7C15u + parts_.parameters.size()); }
 
   Tensor vector(const std::string& name, std::int64_t size, float filling) {
     Tensor value = fresh(name, {size}, false);
@@ -48,6 +48,7 @@ class Builder {
   }
   Tensor normal(const std::string& name, Shape shape, double deviation, bool decays) {
     Tensor value = fresh(name, shape, decays);
+    if (!seed_) return value;
     Random random = stream();
     for (std::int64_t i = 0; i < value.elements(); ++i) value.data()[i] = static_cast<float>(random.normal() * deviation);
     return value;
@@ -59,7 +60,8 @@ class Builder {
                 std::vector<std::int64_t> blocks = {}) {
     if (blocks.empty()) blocks.push_back(outputs);
     Tensor value = fresh(name, {outputs, inputs}, true);
-    Random random = stream();
+    if (!seed_) blocks.clear();
+    Random random = seed_ ? stream() : Random(0);
     float* out = value.data();
     for (const std::int64_t rows : blocks) {
       const double bound = std::sqrt(6.0 / static_cast<double>(inputs + rows));
@@ -161,11 +163,11 @@ class Builder {
 
   Model::Parts& parts_;
   const TransformerConfig& config_;
-  const std::uint64_t seed_;
+  const std::optional<std::uint64_t> seed_;  // none: draw nothing
 };
 
 }  // namespace
 
-void build_parts(Model::Parts& parts, std::uint64_t seed) { Builder(parts, seed).build(); }
+void build_parts(Model::Parts& parts, std::optional<std::uint64_t> seed) { Builder(parts, seed).build(); }
 
 }  // namespace attend

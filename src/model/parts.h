@@ -67,7 +67,7 @@ struct CrossMemory {
   std::vector<std::int64_t> offsets;
 };
 
-// Makes and initialises all parameters and fills the parts with handles to them.
-void build_parts(Model::Parts& parts, std::uint64_t seed);
+// Makes all parameters and fills the parts with handles to them. Without a seed nothing is drawn: zeros, gains 1.
+void build_parts(Model::Parts& parts, std::optional<std::uint64_t> seed);
 
 }  // namespace attend
