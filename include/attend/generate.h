@@ -89,7 +89,7 @@ struct DecodeOptions {
 
 struct DecodeInput {
   std::vector<std::int32_t> source;  // of the encoder; empty exactly if the model has none
-  std::vector<std::int32_t> prompt;  // what the decoder reads first, no part of the result: bos, or a text to go on from
+  std::vector<std::int32_t> prompt;  // what the decoder reads first, no part of the result: bos, or a text to extend
   std::vector<std::int32_t> prefix;  // tokens the result is forced to begin with; scored like generated ones
   // Sampling: which random stream of the seed it draws from; -1: its index in the call. A long list given in several
   // calls draws as in one if its inputs are numbered.

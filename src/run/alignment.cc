@@ -44,7 +44,8 @@ std::vector<std::int64_t> chosen_heads(const TransformerConfig& config, const Al
 // Sums the rows wanted as they come by, so that no weights are kept.
 class AlignmentReader : public Probe {
  public:
-  AlignmentReader(std::vector<int> layers, std::vector<std::int64_t> heads) : layers_(std::move(layers)), heads_(std::move(heads)) {
+  AlignmentReader(std::vector<int> layers, std::vector<std::int64_t> heads)
+      : layers_(std::move(layers)), heads_(std::move(heads)) {
     for (const std::int64_t head : heads_) bits_ |= head < 64 ? std::uint64_t{1} << head : 0;
   }
 
@@ -84,8 +85,8 @@ class AlignmentReader : public Probe {
 
 }  // namespace
 
-std::vector<std::vector<float>> align(const Model& model, std::span<const AlignmentInput> inputs, const AlignmentOptions& options,
-                                      std::int64_t batch_size) {
+std::vector<std::vector<float>> align(const Model& model, std::span<const AlignmentInput> inputs,
+                                      const AlignmentOptions& options, std::int64_t batch_size) {
   const NoGradientScope no_gradients;
   AlignmentReader reader(chosen_layers(model.config(), options), chosen_heads(model.config(), options));
   RunOptions run;
@@ -106,8 +107,10 @@ std::vector<std::vector<float>> align(const Model& model, std::span<const Alignm
       results[static_cast<std::size_t>(i)].assign(input.target.size() * input.source.size(), 0.0f);
       targets.push_back(&results[static_cast<std::size_t>(i)]);
       auto& row = rows.emplace_back();
-      const auto before = static_cast<std::int64_t>(input.prompt.size()) - 1, last = static_cast<std::int64_t>(reading.size()) - 1;
-      for (std::int64_t t = 0; t <= last - before; ++t) row.push_back(std::min(before + t + (options.after ? 1 : 0), last));
+      const auto before = static_cast<std::int64_t>(input.prompt.size()) - 1,
+                 last = static_cast<std::int64_t>(reading.size()) - 1;
+      for (std::int64_t t = 0; t <= last - before; ++t)
+        row.push_back(std::min(before + t + (options.after ? 1 : 0), last));
     }
     reader.expect(std::move(targets), std::move(rows));
     const States memory = model.encode(sources);

@@ -17,7 +17,7 @@ struct AlignmentInput {
 
 // For each input the weights [target, source], the mean over layers and heads. Error(argument): layers or heads the
 // model does not have.
-std::vector<std::vector<float>> align(const Model& model, std::span<const AlignmentInput> inputs, const AlignmentOptions& options,
-                                      std::int64_t batch_size);
+std::vector<std::vector<float>> align(const Model& model, std::span<const AlignmentInput> inputs,
+                                      const AlignmentOptions& options, std::int64_t batch_size);
 
 }  // namespace attend

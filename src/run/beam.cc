@@ -16,7 +16,7 @@ struct Beam {
   std::vector<std::int32_t> reading;  // what the next step reads
   Hypothesis result;
   std::int64_t judged = 1, logits_row = 0;
-  std::vector<Candidate> best;        // of its row of logits
+  std::vector<Candidate> best;  // of its row of logits
 };
 
 // A beginning and one token more.
@@ -38,9 +38,13 @@ struct Search {
 class BeamGenerator {
  public:
   BeamGenerator(const Model& model, std::span<const DecodeInput> inputs, const DecodeOptions& options)
-      : inputs_(inputs), options_(options), admission_(model, inputs, options), batch_(model),
+      : inputs_(inputs),
+        options_(options),
+        admission_(model, inputs, options),
+        batch_(model),
         allowed_(model.config().output_vocabulary(), {options.forbidden}),
-        allowed_before_end_(model.config().output_vocabulary(), {options.forbidden, options.end}), results_(inputs.size()) {}
+        allowed_before_end_(model.config().output_vocabulary(), {options.forbidden, options.end}),
+        results_(inputs.size()) {}
 
   std::vector<std::vector<Hypothesis>> run() {
     for (;;) {
@@ -122,7 +126,8 @@ class BeamGenerator {
       const float best = -losses_[static_cast<std::size_t>(beam.logits_row)];
       for (const Candidate& candidate : beam.best) {
         const float log_probability = best + (candidate.logit - beam.best.front().logit);
-        extensions_.push_back({beam.result.total + log_probability, static_cast<std::int64_t>(b), candidate.id, log_probability});
+        extensions_.push_back(
+            {beam.result.total + log_probability, static_cast<std::int64_t>(b), candidate.id, log_probability});
       }
     }
     std::sort(extensions_.begin(), extensions_.end(), [](const Extension& a, const Extension& b) {
@@ -176,7 +181,8 @@ class BeamGenerator {
 
   // Is nothing to be gained by going on after `length` tokens?
   bool enough(const Search& search, std::int64_t length) const {
-    if (options_.beam_stop == BeamStop::enough) return static_cast<std::int64_t>(search.ended.size()) >= options_.beam_size;
+    if (options_.beam_stop == BeamStop::enough)
+      return static_cast<std::int64_t>(search.ended.size()) >= options_.beam_size;
     if (static_cast<std::int64_t>(search.ended.size()) < options_.n_best) return false;
     std::vector<double> scores;
     for (const Hypothesis& hypothesis : search.ended) {

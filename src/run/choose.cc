@@ -8,7 +8,7 @@ namespace attend {
 namespace {
 
 constexpr std::int64_t lanes = 16;
-constexpr std::int64_t block = 128;  // logits looked at together: only blocks that hold a new best one are searched
+constexpr std::int64_t block = 128;  // logits looked at together: only blocks with a new best are searched
 
 // The largest of `count` floats; `poison` becomes NaN if one of them is NaN or infinite. Lanes side by side, so that the
 // compiler can use vectors without being allowed to reorder sums.
@@ -160,9 +160,10 @@ std::int32_t sample_of(const float* logits, const AllowedIds& allowed, const Dec
 
 Random random_of(std::uint64_t seed, std::int64_t input, std::int64_t sample) {
   const auto number = static_cast<std::uint64_t>(input);
-  const auto words = philox({static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
-                            {static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32),
-                             static_cast<std::uint32_t>(sample), 0x53414D50u});  // "SAMP": apart from other uses of the seed
+  const auto words =
+      philox({static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
+             {static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32),
+              static_cast<std::uint32_t>(sample), 0x53414D50u});  // "SAMP": apart from other uses of the seed
   return Random((static_cast<std::uint64_t>(words[0]) << 32) | words[1]);
 }
 

@@ -31,10 +31,14 @@ struct Row {
 class RowGenerator {
  public:
   RowGenerator(const Model& model, std::span<const DecodeInput> inputs, const DecodeOptions& options)
-      : inputs_(inputs), options_(options), admission_(model, inputs, options), batch_(model),
+      : inputs_(inputs),
+        options_(options),
+        admission_(model, inputs, options),
+        batch_(model),
         allowed_(model.config().output_vocabulary(), {options.forbidden}),
         allowed_before_end_(model.config().output_vocabulary(), {options.forbidden, options.end}),
-        scratch_(static_cast<std::size_t>(threads())), results_(inputs.size()) {
+        scratch_(static_cast<std::size_t>(threads())),
+        results_(inputs.size()) {
     for (auto& list : results_) list.resize(static_cast<std::size_t>(options.n_best));
   }
 
@@ -197,9 +201,11 @@ std::vector<std::vector<Hypothesis>> generate(const Model& model, std::span<cons
   return RowGenerator(model, inputs, options).run();
 }
 
-std::vector<std::vector<std::int64_t>> batches_by_length(std::span<const std::int64_t> lengths, std::int64_t batch_size) {
+std::vector<std::vector<std::int64_t>> batches_by_length(std::span<const std::int64_t> lengths,
+                                                         std::int64_t batch_size) {
   if (batch_size < 1) {
-    throw Error(ErrorKind::argument, "batches_by_length", join("batch_size is ", batch_size, " and must be 1 or more"), "use 48");
+    throw Error(ErrorKind::argument, "batches_by_length", join("batch_size is ", batch_size, " and must be 1 or more"),
+                "use 48");
   }
   std::vector<std::int64_t> order(lengths.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
@@ -209,7 +215,8 @@ std::vector<std::vector<std::int64_t>> batches_by_length(std::span<const std::in
   std::vector<std::vector<std::int64_t>> batches;
   for (std::size_t begin = 0; begin < order.size(); begin += static_cast<std::size_t>(batch_size)) {
     const std::size_t end = std::min(order.size(), begin + static_cast<std::size_t>(batch_size));
-    batches.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(begin), order.begin() + static_cast<std::ptrdiff_t>(end));
+    batches.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(begin),
+                         order.begin() + static_cast<std::ptrdiff_t>(end));
   }
   return batches;
 }

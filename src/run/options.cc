@@ -27,9 +27,12 @@ Enum named(std::string_view name, std::initializer_list<Enum> all, const char* w
 
 const char* name_of(Strategy strategy) {
   switch (strategy) {
-    case Strategy::greedy: return "greedy";
-    case Strategy::sample: return "sample";
-    case Strategy::beam: return "beam";
+    case Strategy::greedy:
+      return "greedy";
+    case Strategy::sample:
+      return "sample";
+    case Strategy::beam:
+      return "beam";
   }
   return "?";
 }
@@ -40,9 +43,12 @@ Strategy strategy_named(std::string_view name) {
 
 const char* name_of(LengthPenalty penalty) {
   switch (penalty) {
-    case LengthPenalty::none: return "none";
-    case LengthPenalty::power: return "power";
-    case LengthPenalty::gnmt: return "gnmt";
+    case LengthPenalty::none:
+      return "none";
+    case LengthPenalty::power:
+      return "power";
+    case LengthPenalty::gnmt:
+      return "gnmt";
   }
   return "?";
 }
@@ -54,9 +60,12 @@ LengthPenalty length_penalty_named(std::string_view name) {
 double length_score(LengthPenalty penalty, double alpha, double total, std::int64_t length) {
   const double tokens = static_cast<double>(std::max<std::int64_t>(length, 1));
   switch (penalty) {
-    case LengthPenalty::none: return total;
-    case LengthPenalty::power: return total / std::pow(tokens, alpha);
-    case LengthPenalty::gnmt: return total / std::pow((5 + tokens) / 6, alpha);
+    case LengthPenalty::none:
+      return total;
+    case LengthPenalty::power:
+      return total / std::pow(tokens, alpha);
+    case LengthPenalty::gnmt:
+      return total / std::pow((5 + tokens) / 6, alpha);
   }
   return total;
 }
@@ -73,9 +82,11 @@ void check_ids(std::span<const std::int32_t> ids, std::int64_t vocabulary, const
 void check_options(const DecodeOptions& options, std::int64_t vocabulary) {
   const char* const where = "generate";
   if (!(options.temperature > 0) || !std::isfinite(options.temperature)) {
-    refuse(where, join("temperature is ", options.temperature, " and must be above 0"), "use greedy instead of temperature 0");
+    refuse(where, join("temperature is ", options.temperature, " and must be above 0"),
+           "use greedy instead of temperature 0");
   }
-  if (options.top_k < 0) refuse(where, join("top_k is ", options.top_k, " and must be 0 or more"), "use 0 for all tokens");
+  if (options.top_k < 0)
+    refuse(where, join("top_k is ", options.top_k, " and must be 0 or more"), "use 0 for all tokens");
   if (!(options.top_p > 0) || !(options.top_p <= 1)) {
     refuse(where, join("top_p is ", options.top_p, " and must be above 0 and at most 1"), "use 1 for all tokens");
   }
@@ -83,14 +94,16 @@ void check_options(const DecodeOptions& options, std::int64_t vocabulary) {
     refuse(where, join("beam_size is ", options.beam_size, " and must be 1 to 64"), "use 4, which is usual");
   }
   if (!std::isfinite(options.length_alpha)) {
-    refuse(where, join("length_alpha is ", options.length_alpha, " and must be a number"), "use 1 for the mean of a token");
+    refuse(where, join("length_alpha is ", options.length_alpha, " and must be a number"),
+           "use 1 for the mean of a token");
   }
   if (options.n_best < 1) refuse(where, join("n_best is ", options.n_best, " and must be 1 or more"), "use 1");
   if (options.strategy == Strategy::greedy && options.n_best > 1) {
     refuse(where, join("n_best is ", options.n_best, ", but greedy choice has one result"), "use beam or sample");
   }
   if (options.strategy == Strategy::beam && options.n_best > options.beam_size) {
-    refuse(where, join("n_best is ", options.n_best, " and beam_size ", options.beam_size), "use a beam_size of n_best or more");
+    refuse(where, join("n_best is ", options.n_best, " and beam_size ", options.beam_size),
+           "use a beam_size of n_best or more");
   }
   if (options.strategy == Strategy::beam && options.on_token) {
     refuse(where, "on_token is set, but the tokens of a beam are certain only at its end", "use greedy or sample");
@@ -99,9 +112,11 @@ void check_options(const DecodeOptions& options, std::int64_t vocabulary) {
     refuse(where, join("max_length is ", options.max_length, " and min_length ", options.min_length), "use 0 or more");
   }
   if (options.max_length > 0 && options.min_length > options.max_length) {
-    refuse(where, join("min_length is ", options.min_length, ", above max_length ", options.max_length), "lower min_length");
+    refuse(where, join("min_length is ", options.min_length, ", above max_length ", options.max_length),
+           "lower min_length");
   }
-  if (options.batch_size < 1) refuse(where, join("batch_size is ", options.batch_size, " and must be 1 or more"), "use 48");
+  if (options.batch_size < 1)
+    refuse(where, join("batch_size is ", options.batch_size, " and must be 1 or more"), "use 48");
   check_ids(options.end, vocabulary, where, "end");
   check_ids(options.forbidden, vocabulary, where, "forbidden");
   if (AllowedIds(vocabulary, {options.forbidden}).count() == 0 ||
@@ -116,14 +131,17 @@ void check_source(const Model& model, std::span<const std::int32_t> source, cons
     refuse(where, "the model has no decoder of tokens", "use a model that generates");
   }
   if (!config.encoder) {
-    if (!source.empty()) refuse(where, "there is a source, but the model has no encoder", "put the text into the prompt");
+    if (!source.empty())
+      refuse(where, "there is a source, but the model has no encoder", "put the text into the prompt");
     return;
   }
-  if (config.encoder->vocabulary == 0) refuse(where, "the model's encoder reads features, not tokens", "use a model of text");
+  if (config.encoder->vocabulary == 0)
+    refuse(where, "the model's encoder reads features, not tokens", "use a model of text");
   if (source.empty()) refuse(where, "the source is empty, but the model has an encoder", "give at least the end token");
   const std::int64_t length = static_cast<std::int64_t>(source.size()) + (config.encoder->class_token ? 1 : 0);
   if (length > config.max_positions) {
-    refuse(where, join("the source has ", length, " tokens and the model ", config.max_positions, " positions"), "shorten it");
+    refuse(where, join("the source has ", length, " tokens and the model ", config.max_positions, " positions"),
+           "shorten it");
   }
   check_ids(source, config.encoder->vocabulary, where, "source");
 }

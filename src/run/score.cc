@@ -22,11 +22,13 @@ void check_inputs(const Model& model, std::span<const ScoreInput> inputs) {
     check_ids(input.ids, model.config().decoder->vocabulary, where, "the sequence");
     const auto length = static_cast<std::int64_t>(input.ids.size());
     if (input.given < 1 || input.given > length) {
-      throw Error(ErrorKind::argument, where, join(input.given, " of ", length, " tokens are given; at least the first must be"),
+      throw Error(ErrorKind::argument, where,
+                  join(input.given, " of ", length, " tokens are given; at least the first must be"),
                   "begin with the token that begins sequences, usually bos");
     }
     if (length - 1 > positions) {
-      throw Error(ErrorKind::argument, where, join("the sequence has ", length, " tokens and the model ", positions, " positions"),
+      throw Error(ErrorKind::argument, where,
+                  join("the sequence has ", length, " tokens and the model ", positions, " positions"),
                   join("shorten it to ", positions + 1, " tokens"));
     }
   }
@@ -78,8 +80,8 @@ std::vector<std::vector<float>> score(const Model& model, std::span<const ScoreI
       const ScoreInput& input = inputs[static_cast<std::size_t>(i)];
       for (auto t = static_cast<std::size_t>(input.given); t < input.ids.size(); ++t, ++next) {
         if (!(losses[next] - losses[next] == 0)) {
-          throw Error(ErrorKind::numeric, join("input ", i), join("the log-probability of token ", t, " is NaN or infinite"),
-                      "check the model's weights");
+          throw Error(ErrorKind::numeric, join("input ", i),
+                      join("the log-probability of token ", t, " is NaN or infinite"), "check the model's weights");
         }
         results[static_cast<std::size_t>(i)].push_back(-losses[next]);
       }

@@ -41,7 +41,8 @@ Session::Session(const Model& model, const State& state) : Session(model, state.
     const auto size = static_cast<std::int64_t>(portion.ids.size());
     const bool last = i + 1 == state.portions.size();
     if (portion.kept < 1 || portion.kept > size || (last && state.logits && portion.kept < size)) {
-      throw Error(ErrorKind::argument, "session state", join("portion ", i, " keeps ", portion.kept, " of ", size, " tokens"),
+      throw Error(ErrorKind::argument, "session state",
+                  join("portion ", i, " keeps ", portion.kept, " of ", size, " tokens"),
                   "use a state as Session::state() gave it");
     }
     feed(portion.ids);
@@ -69,7 +70,8 @@ std::span<const float> Session::feed(std::span<const std::int32_t> ids, const Ru
   if (count == 0) throw Error(ErrorKind::argument, "session", "nothing to read was given", "give at least one token");
   if (count > positions_left()) {
     throw Error(ErrorKind::argument, "session",
-                join(count, " tokens do not fit after ", length(), ": the model has ", parts.model->config().max_positions, " positions"),
+                join(count, " tokens do not fit after ", length(), ": the model has ",
+                     parts.model->config().max_positions, " positions"),
                 join("give at most ", positions_left(), ", or truncate first"));
   }
   check_ids(ids, parts.model->config().decoder->vocabulary, "session", "the tokens");
@@ -90,7 +92,8 @@ std::span<const float> Session::feed(std::span<const std::int32_t> ids, const Ru
 std::span<const float> Session::logits() const {
   const Tensor& logits = parts_->logits;
   if (!logits.defined()) {
-    throw Error(ErrorKind::argument, "session", "there are no logits at the start and after truncating", "feed a token first");
+    throw Error(ErrorKind::argument, "session", "there are no logits at the start and after truncating",
+                "feed a token first");
   }
   return {logits.data(), static_cast<std::size_t>(logits.width())};
 }
@@ -107,7 +110,8 @@ std::int32_t Session::choose(const DecodeOptions& options) {
     SampleScratch scratch;
     id = sample_of(row.data(), allowed, options, parts_->random, scratch);
   } else {
-    throw Error(ErrorKind::argument, "session", "a beam cannot be chosen token by token", "use greedy or sample, or generate()");
+    throw Error(ErrorKind::argument, "session", "a beam cannot be chosen token by token",
+                "use greedy or sample, or generate()");
   }
   if (id < 0) throw Error(ErrorKind::numeric, "session", "logits are NaN or infinite", "check the model's weights");
   return id;

@@ -43,13 +43,15 @@ Admission::Admission(const Model& model, std::span<const DecodeInput> inputs, co
     const std::int64_t vocabulary = model.config().decoder->vocabulary;
     check_ids(input.prompt, vocabulary, where, "prompt");
     check_ids(input.prefix, vocabulary, where, "prefix");
-    const auto prompt = static_cast<std::int64_t>(input.prompt.size()), prefix = static_cast<std::int64_t>(input.prefix.size());
+    const auto prompt = static_cast<std::int64_t>(input.prompt.size()),
+               prefix = static_cast<std::int64_t>(input.prefix.size());
     if (prompt == 0) {
       throw Error(ErrorKind::argument, where, "the prompt is empty, but a decoder needs a token to go on from",
                   "begin with the token that begins sequences, usually bos");
     }
     if (prompt > positions) {
-      throw Error(ErrorKind::argument, where, join("the prompt has ", prompt, " tokens and the model ", positions, " positions"),
+      throw Error(ErrorKind::argument, where,
+                  join("the prompt has ", prompt, " tokens and the model ", positions, " positions"),
                   "shorten the prompt");
     }
     for (const std::int32_t id : input.prefix) {
@@ -100,15 +102,18 @@ std::vector<Start> Admission::admit(std::int64_t most) {
 
 void label_losses(Tensor& logits, std::span<const std::int32_t> labels, std::vector<float>& losses) {
   losses.resize(labels.size());
-  cross_entropy({logits.data(), logits.rows(), logits.width(), logits.row_stride()}, labels.data(), 0, 0, losses.data(), nullptr);
+  cross_entropy({logits.data(), logits.rows(), logits.width(), logits.row_stride()}, labels.data(), 0, 0, losses.data(),
+                nullptr);
 }
 
 void check_cancelled(const DecodeOptions& options) {
-  if (options.cancelled && options.cancelled()) throw Error(ErrorKind::cancelled, "generate", "the caller asked to stop");
+  if (options.cancelled && options.cancelled())
+    throw Error(ErrorKind::cancelled, "generate", "the caller asked to stop");
 }
 
 void refuse_logits(std::int64_t input, std::size_t token) {
-  throw Error(ErrorKind::numeric, "generate", join("logits of input ", input, " for token ", token, " are NaN or infinite"),
+  throw Error(ErrorKind::numeric, "generate",
+              join("logits of input ", input, " for token ", token, " are NaN or infinite"),
               "check the model's weights");
 }
 

@@ -19,7 +19,7 @@ class StepBatch {
   void clear();
   // `cache` reads `ids` (at least one). The last `judged` (1..ids.size()) of them get a row of logits, in order.
   void add(KvCache& cache, std::span<const std::int32_t> ids, std::int64_t judged);
-  std::int64_t rows() const { return rows_; }   // of logits
+  std::int64_t rows() const { return rows_; }  // of logits
   // Logits [rows, vocabulary].
   Tensor run();
 
@@ -33,8 +33,8 @@ class StepBatch {
 
 // One input on its way: what is common to all strategies.
 struct Start {
-  std::int64_t input = 0;             // index in the call's inputs
-  std::int64_t limit = 0;             // tokens to generate at most
+  std::int64_t input = 0;  // index in the call's inputs
+  std::int64_t limit = 0;  // tokens to generate at most
   KvCache cache;
   std::vector<std::int32_t> reading;  // prompt and forced prefix
 };

@@ -12,7 +12,8 @@
 namespace attend {
 
 // Tokens of a line; Error(text) of the tokenizer is told again with "line N" (or another `what`) in front.
-std::vector<std::int32_t> encode_line(const Tokenizer& tokenizer, std::string_view line, const char* what, std::int64_t number);
+std::vector<std::int32_t> encode_line(const Tokenizer& tokenizer, std::string_view line, const char* what,
+                                      std::int64_t number);
 
 // Only blanks, or nothing at all.
 bool is_blank(std::string_view line);

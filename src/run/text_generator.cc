@@ -20,7 +20,8 @@ TextGenerator::TextGenerator(const Model& model, std::shared_ptr<const Tokenizer
   if (task_.lines) first_token(*tokenizer_);
 }
 
-std::vector<Continuation> TextGenerator::generate(std::span<const std::string> prompts, const GenerateOptions& options) const {
+std::vector<Continuation> TextGenerator::generate(std::span<const std::string> prompts,
+                                                  const GenerateOptions& options) const {
   DecodeOptions decode = with_tokens_of(*tokenizer_, options.decode);
   std::vector<Continuation> continuations(prompts.size());
   std::vector<DecodeInput> inputs;
@@ -37,7 +38,8 @@ std::vector<Continuation> TextGenerator::generate(std::span<const std::string> p
     const auto length = static_cast<std::int64_t>(ids.size());
     if (length > model_->config().max_positions) {
       throw Error(ErrorKind::text, join("prompt ", number),
-                  join("has ", length, " tokens and the model reads at most ", model_->config().max_positions), "shorten it");
+                  join("has ", length, " tokens and the model reads at most ", model_->config().max_positions),
+                  "shorten it");
     }
     inputs.push_back({{}, ids, {}, number});
   }

@@ -26,7 +26,8 @@ std::string listed(std::span<const std::string> names) {
 
 }  // namespace
 
-std::vector<std::int32_t> encode_line(const Tokenizer& tokenizer, std::string_view line, const char* what, std::int64_t number) {
+std::vector<std::int32_t> encode_line(const Tokenizer& tokenizer, std::string_view line, const char* what,
+                                      std::int64_t number) {
   try {
     return tokenizer.encode(line);
   } catch (const Error& error) {
@@ -38,11 +39,13 @@ std::vector<std::int32_t> encode_line(const Tokenizer& tokenizer, std::string_vi
 bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r\n\f\v") == std::string_view::npos; }
 
 void check_tokenizer(const Tokenizer* tokenizer, std::int64_t vocabulary, const char* where, const char* stack) {
-  if (!tokenizer) throw Error(ErrorKind::config, where, join("there is no tokenizer for the ", stack), "use a folder that has one");
+  if (!tokenizer)
+    throw Error(ErrorKind::config, where, join("there is no tokenizer for the ", stack), "use a folder that has one");
   if (tokenizer->size() != vocabulary) {
-    throw Error(ErrorKind::config, where,
-                join("the tokenizer has ", tokenizer->size(), " tokens and the ", stack, " a vocabulary of ", vocabulary),
-                "use the tokenizer the model was trained with");
+    throw Error(
+        ErrorKind::config, where,
+        join("the tokenizer has ", tokenizer->size(), " tokens and the ", stack, " a vocabulary of ", vocabulary),
+        "use the tokenizer the model was trained with");
   }
 }
 
@@ -53,7 +56,8 @@ TextScore text_score(std::span<const std::int32_t> ids, std::vector<float> log_p
   return result;
 }
 
-std::vector<std::int32_t> encode_source(const Task& task, const Tokenizer& tokenizer, std::string_view line, std::string_view to) {
+std::vector<std::int32_t> encode_source(const Task& task, const Tokenizer& tokenizer, std::string_view line,
+                                        std::string_view to) {
   const SpecialTokens& specials = tokenizer.specials();
   const auto need = [](std::int32_t id, const char* name) {
     if (id < 0) {
@@ -105,14 +109,17 @@ DecodeOptions with_tokens_of(const Tokenizer& tokenizer, DecodeOptions options) 
   return options;
 }
 
-Translator::Translator(const ModelFolder& folder) : Translator(folder.model, folder.source, folder.target, folder.task) {}
+Translator::Translator(const ModelFolder& folder)
+    : Translator(folder.model, folder.source, folder.target, folder.task) {}
 
-Translator::Translator(const Model& model, std::shared_ptr<const Tokenizer> source, std::shared_ptr<const Tokenizer> target, Task task)
+Translator::Translator(const Model& model, std::shared_ptr<const Tokenizer> source,
+                       std::shared_ptr<const Tokenizer> target, Task task)
     : model_(&model), source_(std::move(source)), target_(std::move(target)), task_(std::move(task)) {
   const TransformerConfig& config = model.config();
   const char* const where = "translator";
   if (!config.encoder || !config.decoder || config.encoder->vocabulary == 0) {
-    throw Error(ErrorKind::config, where, "the model is not an encoder-decoder of text", "use a model trained to translate");
+    throw Error(ErrorKind::config, where, "the model is not an encoder-decoder of text",
+                "use a model trained to translate");
   }
   check_tokenizer(source_.get(), config.encoder->vocabulary, where, "encoder");
   check_tokenizer(target_.get(), config.decoder->vocabulary, where, "decoder");
@@ -123,13 +130,15 @@ Translator::Translator(const Model& model, std::shared_ptr<const Tokenizer> sour
                   "use the tokenizer the model was trained with");
     }
     if (std::find(task_.languages.begin(), task_.languages.end(), language) == task_.languages.end()) {
-      throw Error(ErrorKind::config, where, join("there is a tag for ", language, ", but the languages are ", listed(task_.languages)),
+      throw Error(ErrorKind::config, where,
+                  join("there is a tag for ", language, ", but the languages are ", listed(task_.languages)),
                   "list it in task.json");
     }
   }
 }
 
-std::pair<std::string, std::string> Translator::direction(std::string_view line, std::string_view from, std::string_view to) const {
+std::pair<std::string, std::string> Translator::direction(std::string_view line, std::string_view from,
+                                                          std::string_view to) const {
   const std::vector<std::string>& languages = task_.languages;
   const auto check = [&](std::string_view language) {
     if (!language.empty() && std::find(languages.begin(), languages.end(), language) == languages.end()) {
@@ -140,7 +149,8 @@ std::pair<std::string, std::string> Translator::direction(std::string_view line,
   check(from);
   check(to);
   if (task_.target_tags.empty()) {  // one direction only
-    const std::string first = languages.empty() ? "" : languages.front(), last = languages.size() < 2 ? "" : languages[1];
+    const std::string first = languages.empty() ? "" : languages.front(),
+                      last = languages.size() < 2 ? "" : languages[1];
     if ((!from.empty() && from != first) || (!to.empty() && to != last)) {
       throw Error(ErrorKind::argument, "translate", join("the model translates from ", first, " to ", last, " only"),
                   "leave the languages out");
@@ -148,9 +158,12 @@ std::pair<std::string, std::string> Translator::direction(std::string_view line,
     return {first, last};
   }
   if (languages.size() == 2) {
-    const auto other = [&](std::string_view language) { return languages[0] == language ? languages[1] : languages[0]; };
+    const auto other = [&](std::string_view language) {
+      return languages[0] == language ? languages[1] : languages[0];
+    };
     if (!from.empty() || !to.empty()) {
-      std::pair<std::string, std::string> result{from.empty() ? other(to) : std::string(from), to.empty() ? other(from) : std::string(to)};
+      std::pair<std::string, std::string> result{from.empty() ? other(to) : std::string(from),
+                                                 to.empty() ? other(from) : std::string(to)};
       if (result.first == result.second) {
         throw Error(ErrorKind::argument, "translate", join("from and to are both ", result.first), "use two languages");
       }
@@ -169,23 +182,27 @@ std::pair<std::string, std::string> Translator::direction(std::string_view line,
   return {std::string(from), std::string(to)};
 }
 
-std::vector<std::int32_t> Translator::source_of(const std::string& line, const std::string& to, std::int64_t number) const {
+std::vector<std::int32_t> Translator::source_of(const std::string& line, const std::string& to,
+                                                std::int64_t number) const {
   std::vector<std::int32_t> ids;
   try {
     ids = encode_source(task_, *source_, line, to);
   } catch (const Error& error) {
-    if (error.kind() == ErrorKind::text) throw Error(ErrorKind::text, join("line ", number), error.what_happened(), error.advice());
+    if (error.kind() == ErrorKind::text)
+      throw Error(ErrorKind::text, join("line ", number), error.what_happened(), error.advice());
     throw;
   }
   const auto length = static_cast<std::int64_t>(ids.size());
   if (length > model_->config().max_positions) {
     throw Error(ErrorKind::text, join("line ", number),
-                join("has ", length, " tokens and the model reads at most ", model_->config().max_positions), "split the line");
+                join("has ", length, " tokens and the model reads at most ", model_->config().max_positions),
+                "split the line");
   }
   return ids;
 }
 
-std::vector<Translation> Translator::translate(std::span<const std::string> lines, const TranslateOptions& options) const {
+std::vector<Translation> Translator::translate(std::span<const std::string> lines,
+                                               const TranslateOptions& options) const {
   const DecodeOptions decode = with_tokens_of(*target_, options.decode);
   const std::vector<std::int32_t> prompt{first_token(*target_)};
   std::vector<std::int32_t> prefix;
@@ -215,7 +232,8 @@ std::vector<Translation> Translator::translate(std::span<const std::string> line
       std::string text = target_->decode(hypothesis.ids);
       translation.hypotheses.push_back({std::move(text), std::move(hypothesis)});
     }
-    if (options.align) alignments.push_back({translation.source_ids, prompt, translation.hypotheses.front().tokens.ids});
+    if (options.align)
+      alignments.push_back({translation.source_ids, prompt, translation.hypotheses.front().tokens.ids});
   }
   if (options.align) {
     auto weights = align(*model_, alignments, options.alignment, decode.batch_size);
@@ -231,8 +249,8 @@ Translation Translator::translate(const std::string& line, const TranslateOption
 std::vector<TextScore> Translator::score(std::span<const std::string> sources, std::span<const std::string> targets,
                                          const TranslateOptions& options) const {
   if (sources.size() != targets.size()) {
-    throw Error(ErrorKind::argument, "score", join("there are ", sources.size(), " sources and ", targets.size(), " targets"),
-                "give pairs");
+    throw Error(ErrorKind::argument, "score",
+                join("there are ", sources.size(), " sources and ", targets.size(), " targets"), "give pairs");
   }
   const SpecialTokens& specials = target_->specials();
   std::vector<ScoreInput> inputs;

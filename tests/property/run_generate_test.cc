@@ -16,7 +16,9 @@ namespace {
 
 using namespace attend::testing;
 
-bool is_in(std::span<const std::int32_t> ids, std::int32_t id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
+bool is_in(std::span<const std::int32_t> ids, std::int32_t id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
 
 Hypothesis plain_greedy(const Model& model, const DecodeInput& input, const DecodeOptions& options) {
   Hypothesis result;
@@ -46,7 +48,8 @@ void expect_close(const Hypothesis& a, const Hypothesis& b) {
   EXPECT_EQ(a.ids, b.ids);
   EXPECT_EQ(a.finished, b.finished);
   ASSERT_EQ(a.log_probabilities.size(), b.log_probabilities.size());
-  for (std::size_t i = 0; i < a.log_probabilities.size(); ++i) EXPECT_NEAR(a.log_probabilities[i], b.log_probabilities[i], 2e-4);
+  for (std::size_t i = 0; i < a.log_probabilities.size(); ++i)
+    EXPECT_NEAR(a.log_probabilities[i], b.log_probabilities[i], 2e-4);
   EXPECT_NEAR(a.total, b.total, 1e-3);
   EXPECT_NEAR(a.score, b.score, 1e-3);
 }
@@ -177,7 +180,8 @@ std::vector<Hypothesis> plain_beam(const Model& model, const DecodeInput& input,
         extensions.push_back({beams[b].total + log_probability, b, id, log_probability});
       }
     }
-    std::stable_sort(extensions.begin(), extensions.end(), [](const auto& a, const auto& b) { return a.total > b.total; });
+    std::stable_sort(extensions.begin(), extensions.end(),
+                     [](const auto& a, const auto& b) { return a.total > b.total; });
     std::vector<Hypothesis> followed;
     for (std::size_t rank = 0; rank < extensions.size() && followed.size() < size; ++rank) {
       const Extension& extension = extensions[rank];
@@ -242,12 +246,14 @@ TEST_P(Generate, BestIsSortedDistinctAndScoredAsTheWholePassScores) {
       for (std::size_t k = 0; k < results[i].size(); ++k) {
         const Hypothesis& one = results[i][k];
         different.insert(one.ids);
-        judged.push_back({inputs[i].source, joined(inputs[i].prompt, one.ids), static_cast<std::int64_t>(inputs[i].prompt.size())});
+        judged.push_back(
+            {inputs[i].source, joined(inputs[i].prompt, one.ids), static_cast<std::int64_t>(inputs[i].prompt.size())});
         for (const std::int32_t id : one.ids) EXPECT_FALSE(is_in(options.forbidden, id));
         EXPECT_EQ(one.finished, one.ids.back() == eos);
         if (k == 0) continue;
         const Hypothesis& before = results[i][k - 1];
-        EXPECT_TRUE((before.finished && !one.finished) || (before.finished == one.finished && before.score >= one.score));
+        EXPECT_TRUE((before.finished && !one.finished) ||
+                    (before.finished == one.finished && before.score >= one.score));
       }
       EXPECT_EQ(different.size(), results[i].size());
       const auto scores = score(model, judged, 3);
@@ -280,7 +286,8 @@ TEST_P(Generate, ForcedPrefixIsKeptAndScored) {
           EXPECT_LE(static_cast<std::int64_t>(one.ids.size()), max_length);
           EXPECT_TRUE(std::equal(prefixes[i].begin(), prefixes[i].end(), one.ids.begin()));
           const auto given = static_cast<std::int64_t>(inputs[i].prompt.size());
-          const auto scores = score(model, std::vector<ScoreInput>{{inputs[i].source, joined(inputs[i].prompt, one.ids), given}});
+          const auto scores =
+              score(model, std::vector<ScoreInput>{{inputs[i].source, joined(inputs[i].prompt, one.ids), given}});
           ASSERT_EQ(scores[0].size(), one.log_probabilities.size());
           for (std::size_t t = 0; t < scores[0].size(); ++t) EXPECT_NEAR(scores[0][t], one.log_probabilities[t], 2e-4);
         }
@@ -301,7 +308,8 @@ TEST_P(Generate, LengthsEndWhereTheyShould) {
   EXPECT_EQ(static_cast<std::int64_t>(results[0][0].ids.size()), named.config.encoder ? 7 : positions - 90 + 1);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::int64_t fits = positions - static_cast<std::int64_t>(inputs[i].prompt.size()) + 1;
-    const std::int64_t wanted = named.config.encoder ? 4 * static_cast<std::int64_t>(inputs[i].source.size()) + 32 : fits;
+    const std::int64_t wanted =
+        named.config.encoder ? 4 * static_cast<std::int64_t>(inputs[i].source.size()) + 32 : fits;
     EXPECT_EQ(static_cast<std::int64_t>(results[i][0].ids.size()), std::min(fits, wanted));
     EXPECT_FALSE(results[i][0].finished);
   }
@@ -321,7 +329,8 @@ TEST_P(Generate, TokensAreToldAsTheyAreMadeAndCanEndTheirSequence) {
     options.strategy = strategy;
     options.n_best = strategy == Strategy::greedy ? 1 : 3;
     const auto undisturbed = generate(model, inputs, options);
-    std::vector<std::vector<Hypothesis>> told(inputs.size(), std::vector<Hypothesis>(static_cast<std::size_t>(options.n_best)));
+    std::vector<std::vector<Hypothesis>> told(inputs.size(),
+                                              std::vector<Hypothesis>(static_cast<std::size_t>(options.n_best)));
     std::vector<int> lasts(inputs.size() * 3, 0);
     options.on_token = [&](const TokenEvent& event) {
       Hypothesis& one = told[static_cast<std::size_t>(event.input)][static_cast<std::size_t>(event.sample)];
@@ -427,7 +436,8 @@ TEST(GenerateTies, TheLowerIdWins) {
 void enumerate(const Model& model, const DecodeInput& input, const DecodeOptions& options, Hypothesis begun,
                std::vector<Hypothesis>& all) {
   if (begun.finished || static_cast<std::int64_t>(begun.ids.size()) == options.max_length) {
-    begun.score = length_score(options.length_penalty, options.length_alpha, begun.total, static_cast<std::int64_t>(begun.ids.size()));
+    begun.score = length_score(options.length_penalty, options.length_alpha, begun.total,
+                               static_cast<std::int64_t>(begun.ids.size()));
     all.push_back(begun);
     return;
   }

@@ -44,7 +44,8 @@ TEST(BestOf, EqualsSortingForAnySizeAndTies) {
     for (int repeat = 0; repeat < 20; ++repeat) {
       const std::vector<float> row = random_row(size, random, repeat % 2 == 1);
       std::vector<std::int32_t> forbidden;
-      for (int i = 0; i < repeat % 4; ++i) forbidden.push_back(static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(size))));
+      for (int i = 0; i < repeat % 4; ++i)
+        forbidden.push_back(static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(size))));
       const AllowedIds allowed(size, {forbidden});
       if (allowed.count() == 0) continue;
       const std::vector<Candidate> expected = sorted_candidates(row, forbidden);
@@ -109,8 +110,8 @@ TEST(SampleOf, DrawsTheDistributionThatTemperatureTopKAndTopPDescribe) {
     std::int64_t top_k;
     double top_p;
   };
-  for (const Case& one : {Case{1, 0, 1}, Case{0.5, 0, 1}, Case{2, 0, 1}, Case{1, 4, 1}, Case{1, 0, 0.7}, Case{1.5, 6, 0.6},
-                          Case{1, 100, 1}, Case{1, 1, 1}, Case{1, 0, 1e-9}}) {
+  for (const Case& one : {Case{1, 0, 1}, Case{0.5, 0, 1}, Case{2, 0, 1}, Case{1, 4, 1}, Case{1, 0, 0.7},
+                          Case{1.5, 6, 0.6}, Case{1, 100, 1}, Case{1, 1, 1}, Case{1, 0, 1e-9}}) {
     DecodeOptions options;
     options.temperature = one.temperature;
     options.top_k = one.top_k;
@@ -120,7 +121,8 @@ TEST(SampleOf, DrawsTheDistributionThatTemperatureTopKAndTopPDescribe) {
     std::vector<int> counts(row.size(), 0);
     SampleScratch scratch;
     Random random(10);
-    for (int i = 0; i < draws; ++i) ++counts[static_cast<std::size_t>(sample_of(row.data(), allowed, options, random, scratch))];
+    for (int i = 0; i < draws; ++i)
+      ++counts[static_cast<std::size_t>(sample_of(row.data(), allowed, options, random, scratch))];
     double chi_square = 0;
     int kinds = 0;
     for (std::size_t id = 0; id < row.size(); ++id) {

@@ -105,7 +105,8 @@ inline std::vector<double> next_log_probabilities(const Model& model, std::span<
 }
 
 // Inputs of many lengths, always the same for the same seed.
-inline std::vector<DecodeInput> some_inputs(const TransformerConfig& config, std::int64_t count, std::uint32_t seed = 1) {
+inline std::vector<DecodeInput> some_inputs(const TransformerConfig& config, std::int64_t count,
+                                            std::uint32_t seed = 1) {
   std::uint32_t state = seed * 2654435761u + 1;
   const auto draw = [&](std::int64_t bound) {
     state = state * 1664525u + 1013904223u;

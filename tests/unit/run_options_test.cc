@@ -83,7 +83,8 @@ TEST_F(Refusals, OptionsOutOfRange) {
   expect(kind, "n_best is 0", [](auto& o, auto&) { o.n_best = 0; });
   expect(kind, "greedy choice has one result", [](auto& o, auto&) { o.n_best = 2; });
   expect(kind, "n_best is 5 and beam_size 4", [](auto& o, auto&) { o.strategy = Strategy::beam, o.n_best = 5; });
-  expect(kind, "on_token", [](auto& o, auto&) { o.strategy = Strategy::beam, o.on_token = [](const TokenEvent&) { return true; }; });
+  expect(kind, "on_token",
+         [](auto& o, auto&) { o.strategy = Strategy::beam, o.on_token = [](const TokenEvent&) { return true; }; });
   expect(kind, "max_length is -1", [](auto& o, auto&) { o.max_length = -1; });
   expect(kind, "above max_length 20", [](auto& o, auto&) { o.min_length = 21; });
   expect(kind, "batch_size is 0", [](auto& o, auto&) { o.batch_size = 0; });
@@ -104,19 +105,24 @@ TEST_F(Refusals, InputsNamed) {
   const auto kind = ErrorKind::argument;
   expect(kind, "input 1: the prompt is empty", [](auto&, auto& i) { i.prompt.clear(); });
   expect(kind, "input 1: the source is empty", [](auto&, auto& i) { i.source.clear(); });
-  expect(kind, "has no encoder", [](auto&, auto& i) { i.source = {4}; }, false);
+  expect(
+      kind, "has no encoder", [](auto&, auto& i) { i.source = {4}; }, false);
   expect(kind, "source holds id 11 at 2, but the vocabulary has 11", [](auto&, auto& i) { i.source = {1, 2, 11}; });
   expect(kind, "prompt holds id -5 at 0", [](auto&, auto& i) { i.prompt = {-5}; });
   expect(kind, "prefix holds id 13", [](auto&, auto& i) { i.prefix = {4, 13}; });
   expect(kind, "97 tokens and the model 96 positions", [](auto&, auto& i) { i.source.assign(97, 4); });
-  expect(kind, "97 tokens and the model 96 positions", [](auto&, auto& i) { i.prompt.assign(97, 4); }, false);
+  expect(
+      kind, "97 tokens and the model 96 positions", [](auto&, auto& i) { i.prompt.assign(97, 4); }, false);
   expect(kind, "forced prefix holds the end token 3", [](auto&, auto& i) { i.prefix = {4, eos}; });
   expect(kind, "forced prefix has 21 tokens", [](auto&, auto& i) { i.prefix.assign(21, 4); });
-  expect(kind, "forced prefix has 10 tokens after a prompt of 90", [](auto& o, auto& i) {
-    o.max_length = 0;
-    i.prompt.assign(90, 4);
-    i.prefix.assign(10, 4);
-  }, false);
+  expect(
+      kind, "forced prefix has 10 tokens after a prompt of 90",
+      [](auto& o, auto& i) {
+        o.max_length = 0;
+        i.prompt.assign(90, 4);
+        i.prefix.assign(10, 4);
+      },
+      false);
 }
 
 TEST_F(Refusals, ModelsWithoutDecoder) {

@@ -18,7 +18,8 @@ class Sessions : public ::testing::TestWithParam<int> {
  protected:
   NamedConfig named = all_configs()[static_cast<std::size_t>(GetParam())];
   Model model = lively_model(named.config, 3);
-  std::vector<std::int32_t> source = named.config.encoder ? std::vector<std::int32_t>{4, 9, 3} : std::vector<std::int32_t>{};
+  std::vector<std::int32_t> source =
+      named.config.encoder ? std::vector<std::int32_t>{4, 9, 3} : std::vector<std::int32_t>{};
 
   Session fresh(std::uint64_t seed = 1) const { return Session(model, source, seed); }
   // Logits after reading `ids` one by one.

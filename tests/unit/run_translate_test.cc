@@ -82,7 +82,8 @@ TEST_F(Translating, TokensComeFromTheTokenizerUnlessGiven) {
 }
 
 TEST_F(Translating, LinesKeepTheirOrderAndAreTranslatedAsAlone) {
-  const std::vector<std::string> lines{"How are you?", "", "你好吗？", " \t", "I", "A rather longer line than the others.", "好"};
+  const std::vector<std::string> lines{
+      "How are you?", "", "你好吗？", " \t", "I", "A rather longer line than the others.", "好"};
   for (const Strategy strategy : {Strategy::greedy, Strategy::beam, Strategy::sample}) {
     TranslateOptions options = quick();
     options.decode.strategy = strategy;
@@ -169,7 +170,8 @@ std::vector<float> recorded_alignment(const Model& model, const Translation& tra
   run.probe = &recorder;
   const States memory = model.encode(source);
   model.decode(target, &memory, run);
-  const auto keys = static_cast<std::int64_t>(translation.source_ids.size()), queries = static_cast<std::int64_t>(ids.size());
+  const auto keys = static_cast<std::int64_t>(translation.source_ids.size()),
+             queries = static_cast<std::int64_t>(ids.size());
   std::vector<float> result;
   for (std::int64_t t = 0; t < queries; ++t) {
     const std::int64_t row = after && t + 1 < queries ? t + 1 : t;
@@ -227,8 +229,11 @@ TEST_F(Translating, AlignmentIsTheMeanOfTheCrossAttentionAsked) {
 TEST_F(Translating, BadLinesAreNamed) {
   TranslateOptions options = quick();
   options.first_line = 41;
-  const auto translate = [&](std::vector<std::string> lines) { return [&, lines] { translator.translate(lines, options); }; };
-  expect_error(ErrorKind::text, "line 42: has 102 tokens and the model reads at most 96", translate({"a", std::string(100, 'b')}));
+  const auto translate = [&](std::vector<std::string> lines) {
+    return [&, lines] { translator.translate(lines, options); };
+  };
+  expect_error(ErrorKind::text, "line 42: has 102 tokens and the model reads at most 96",
+               translate({"a", std::string(100, 'b')}));
   EXPECT_NO_THROW(translator.translate(std::string(94, 'b'), options));
   expect_error(ErrorKind::text, "line 43", translate({"a", "", "b\xff"}));
 }
@@ -253,7 +258,8 @@ TEST_F(Translating, ScoresOfPairsAreThoseOfTheModel) {
     EXPECT_NEAR(scores[i].total, total, 1e-3);
     EXPECT_NEAR(std::log(scores[i].perplexity), -total / static_cast<double>(expected.size()), 1e-3);
   }
-  expect_error(ErrorKind::argument, "3 sources and 2 targets", [&] { translator.score(sources, std::span(targets).first(2)); });
+  expect_error(ErrorKind::argument, "3 sources and 2 targets",
+               [&] { translator.score(sources, std::span(targets).first(2)); });
   expect_error(ErrorKind::text, "line 1: its target", [&] {
     translator.score(std::vector<std::string>{"a"}, std::vector<std::string>{std::string(96, 'x')});
   });
@@ -264,12 +270,14 @@ TEST_F(Translating, WhatDoesNotFitIsRefused) {
     return [this, source, target, task] { Translator(model, source, target, task); };
   };
   expect_error(ErrorKind::config, "no tokenizer for the encoder", make(nullptr, tokenizer, translate_task()));
-  expect_error(ErrorKind::config, "259 tokens and the decoder a vocabulary of 261", make(tokenizer, byte_tokenizer(), translate_task()));
+  expect_error(ErrorKind::config, "259 tokens and the decoder a vocabulary of 261",
+               make(tokenizer, byte_tokenizer(), translate_task()));
   Task task = translate_task();
   task.target_tags["zh"] = "<2fr>";
   expect_error(ErrorKind::config, "\"<2fr>\"", make(tokenizer, tokenizer, task));
   const Model decoder(rotary_decoder(261).config, 1);
-  expect_error(ErrorKind::config, "not an encoder-decoder", [&] { Translator(decoder, tokenizer, tokenizer, translate_task()); });
+  expect_error(ErrorKind::config, "not an encoder-decoder",
+               [&] { Translator(decoder, tokenizer, tokenizer, translate_task()); });
   expect_error(ErrorKind::config, "not a decoder alone", [&] { TextGenerator(model, tokenizer, {}); });
   expect_error(ErrorKind::config, "259 tokens", [&] { TextGenerator(decoder, byte_tokenizer(), {}); });
 }
@@ -303,7 +311,9 @@ TEST_F(GeneratingText, GoesOnFromPrompts) {
   }
   EXPECT_EQ(blocks.generate("Once", options).prompt_ids, tokenizer->encode("Once"));
   options.first_line = 7;
-  expect_error(ErrorKind::text, "prompt 8: is empty", [&] { blocks.generate(std::vector<std::string>{"a", ""}, options); });
+  expect_error(ErrorKind::text, "prompt 8: is empty", [&] {
+    blocks.generate(std::vector<std::string>{"a", ""}, options);
+  });
   expect_error(ErrorKind::text, "prompt 7: has 97 tokens", [&] { lines.generate(std::string(96, 'a'), options); });
   expect_error(ErrorKind::text, "prompt 7", [&] { lines.generate("\xc3", options); });
 }
@@ -346,7 +356,9 @@ TEST_F(GeneratingText, ScoresLines) {
   const std::vector<std::int32_t> read{byte_bos, 'a'};
   EXPECT_NEAR(scores[0].log_probabilities[1], next_log_probabilities(model, {}, read)['b'], 2e-4);
   EXPECT_EQ(scores[2].ids.size(), 16u);
-  expect_error(ErrorKind::text, "line 12", [&] { lines.score(std::vector<std::string>{"a", std::string(200, 'b')}, 4, 11); });
+  expect_error(ErrorKind::text, "line 12", [&] {
+    lines.score(std::vector<std::string>{"a", std::string(200, 'b')}, 4, 11);
+  });
 }
 
 }  // namespace
