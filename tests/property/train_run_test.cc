@@ -1,5 +1,7 @@
 // Whole trainings on made-up data: they learn, they resume to the same bits, threads do not matter, kills leave whole
 // checkpoints.
+#include <sys/resource.h>
+
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -361,6 +363,50 @@ TEST_F(TrainRunTest, NumbersThatAreNoneNameTheStep) {
   EXPECT_EQ(error.kind(), ErrorKind::numeric);
   expect_in("training step 2", error.where());
   expect_in("lower train.rate", error.what());
+}
+
+// A file may not grow beyond `bytes` while this lives: what a full disk looks like to the writer.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit now{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &now);
+  }
+  ~FileLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  void (*handler_)(int);
+  rlimit before_{};
+};
+
+TEST_F(TrainRunTest, FullDiskLeavesThePreviousCheckpoint) {
+  class FillsUp : public TrainObserver {
+   public:
+    void on_step(const StepReport& report) override {
+      if (report.step == 3) limit.emplace(16 << 10);
+    }
+    std::optional<FileLimit> limit;
+  };
+  Recipe made = recipe(copy_recipe + "steps = 30\nsave_every = 2\n");
+  made.train.steps = 8;
+  (void)train(made, options("whole"));
+  FillsUp observer;
+  TrainOptions first = options("run");
+  first.observer = &observer;
+  const Error error = error_of([&] { (void)train(made, first); });
+  observer.limit.reset();
+  EXPECT_EQ(error.kind(), ErrorKind::file);
+  EXPECT_EQ(fs::read_symlink(at("run") / "last").filename(), "step-00000002");
+  EXPECT_FALSE(weights_of(at("run") / "last").empty());
+  for (const auto& entry : fs::recursive_directory_iterator(at("run"))) EXPECT_NE(entry.path().extension(), ".partial") << entry.path();
+  TrainOptions again = options("run");
+  again.resume = true;
+  EXPECT_EQ(train(made, again).step, 8);
+  EXPECT_EQ(weights_of(at("run") / "last"), weights_of(at("whole") / "last"));
 }
 
 TEST_F(TrainRunTest, PlanWritesNothing) {
