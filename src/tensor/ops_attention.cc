@@ -88,13 +88,13 @@ void check(const Tensor& query, const Tensor& key, const Tensor& value, const At
     const AttentionItem& item = input.items[index];
     if (item.query_begin < 0 || item.queries < 0 || item.query_begin > query.rows() - item.queries)
       throw Error(ErrorKind::argument, "attention",
-                  join("item ", index, " has query rows ", item.query_begin, " to ", item.query_begin + item.queries),
+                  join("item ", index, " has ", item.queries, " query rows from ", item.query_begin),
                   join("query is ", query.shape()));
     if (item.key_pages != nullptr) continue;
     const std::int64_t rows = key.defined() ? key.rows() : 0;
     if (item.key_begin < 0 || item.keys < 0 || item.key_begin > rows - item.keys)
       throw Error(ErrorKind::argument, "attention",
-                  join("item ", index, " has key rows ", item.key_begin, " to ", item.key_begin + item.keys),
+                  join("item ", index, " has ", item.keys, " key rows from ", item.key_begin),
                   join("key is ", shape_text(key)));
   }
   const Tensor& table = input.relative_table;

@@ -113,7 +113,7 @@ std::vector<float> Tensor::to_vector() const {
 Tensor Tensor::columns(std::int64_t begin, std::int64_t count) const {
   if (!defined() || begin < 0 || count < 0 || begin > width() - count)
     throw Error(ErrorKind::shape, "Tensor::columns",
-                join("columns ", begin, " to ", begin + count, " asked of ", defined() ? join(shape_) : "an undefined tensor"));
+                join(count, " columns from ", begin, " asked of ", defined() ? join(shape_) : "an undefined tensor"));
   Tensor view = *this;
   view.shape_ = with_last_axis(shape_, count);
   view.offset_ += begin;
@@ -124,7 +124,7 @@ Tensor Tensor::columns(std::int64_t begin, std::int64_t count) const {
 Tensor Tensor::row_range(std::int64_t begin, std::int64_t count) const {
   if (!defined() || shape_.axes() != 2 || begin < 0 || count < 0 || begin > shape_[0] - count)
     throw Error(ErrorKind::shape, "Tensor::row_range",
-                join("rows ", begin, " to ", begin + count, " asked of ", defined() ? join(shape_) : "an undefined tensor"),
+                join(count, " rows from ", begin, " asked of ", defined() ? join(shape_) : "an undefined tensor"),
                 "give a range within a [rows, width] tensor");
   Tensor view = *this;
   view.shape_ = {count, shape_[1]};

@@ -1,6 +1,7 @@
 // Tensors, views, and what operations say about wrong shapes.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <numeric>
 
 #include "attend/ops.h"
@@ -101,9 +102,9 @@ TEST(Tensor, StorageNumbersNeverComeBack) {
 TEST(Tensor, Errors) {
   const Tensor x = counting({3, 5});
   expect_error(error_of([&] { Tensor::from({2, 2}, std::vector<float>(3)); }), ErrorKind::shape, {"3 values", "[2, 2]", "4"});
-  expect_error(error_of([&] { x.columns(4, 2); }), ErrorKind::shape, {"columns 4 to 6", "[3, 5]"});
-  expect_error(error_of([&] { x.columns(-1, 2); }), ErrorKind::shape, {"columns -1"});
-  expect_error(error_of([&] { x.row_range(2, 2); }), ErrorKind::shape, {"rows 2 to 4", "[3, 5]"});
+  expect_error(error_of([&] { x.columns(4, 2); }), ErrorKind::shape, {"2 columns from 4", "[3, 5]"});
+  expect_error(error_of([&] { x.columns(-1, 2); }), ErrorKind::shape, {"columns from -1"});
+  expect_error(error_of([&] { x.row_range(2, 2); }), ErrorKind::shape, {"2 rows from 2", "[3, 5]"});
   expect_error(error_of([&] { x.row_range(std::numeric_limits<std::int64_t>::max(), 2); }), ErrorKind::shape, {"[3, 5]"});
   expect_error(error_of([&] { x.reshaped({4, 4}); }), ErrorKind::shape, {"[3, 5]", "[4, 4]"});
   expect_error(error_of([&] { x.columns(0, 2).reshaped({6}); }), ErrorKind::shape, {"5 floats apart", "clone()"});
@@ -152,7 +153,7 @@ TEST(OperationErrors, Attention) {
   expect_error(error_of([&] { attention(q, counting({3, 12}), kv, input); }), ErrorKind::shape, {"key is [3, 12]", "2 heads"});
   expect_error(error_of([&] { attention(q, kv, counting({4, 8}), input); }), ErrorKind::shape, {"key is [3, 8]", "value is [4, 8]"});
   input.items[0].keys = 4;
-  expect_error(error_of([&] { attention(q, kv, kv, input); }), ErrorKind::argument, {"item 0", "key rows 0 to 4", "[3, 8]"});
+  expect_error(error_of([&] { attention(q, kv, kv, input); }), ErrorKind::argument, {"item 0", "4 key rows from 0", "[3, 8]"});
   input.items[0].keys = 3;
   input.sinks = counting({2});
   expect_error(error_of([&] { attention(q, kv, kv, input); }), ErrorKind::shape, {"sinks is [2]", "[8]"});
