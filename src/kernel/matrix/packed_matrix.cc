@@ -65,6 +65,7 @@ struct TileEnds {
   std::int64_t partial_stride;
   float* c;                 // first element of the tile in C
   std::int64_t column;      // its column
+  Ahead ahead;
 };
 
 template <Activation kind>
@@ -112,7 +113,11 @@ HWY_NOINLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
     for (int v = 0; v < vectors; ++v)
       sums[i][v] = ends.partial_in == nullptr ? hn::Zero(d) : hn::Load(d, ends.partial_in + i * ends.partial_stride + v * tile_lanes);
   }
-  tile_sums<rows, panels, block_stride, 1>(a, b, panel_stride, inputs, sums);
+  // C may be far away: its lines come while the sums are made.
+  if (ends.partial_out == nullptr)
+    for (int i = 0; i < rows; ++i)
+      for (int line = 0; line < panels; ++line) __builtin_prefetch(ends.c + i * ends.product->c_stride + line * tile_panel, 1, 3);
+  tile_sums<rows, panels, block_stride, 1>(a, b, panel_stride, inputs, sums, ends.ahead);
   if (ends.partial_out != nullptr) {
     ATTEND_UNROLL
     for (int i = 0; i < rows; ++i) {
@@ -154,73 +159,83 @@ HWY_INLINE void tile_of(int count, const float* a, const float* b, std::int64_t 
   tile<rows, panels>(a, b, panel_stride, inputs, ends);
 }
 
-// Blocks of inputs, then groups of panels, then tiles down the rows.
+// One step of a task: rows of one block of A, and one block of inputs.
+struct Step {
+  std::int64_t first_row, rows, k, inputs;
+  const float* a;  // the copied block
+  float* partial;
+  std::int64_t partial_stride;
+  Ahead::Piece later;  // what the next step copies
+  std::int64_t later_rows;
+};
+
+// Tiles down the rows, for `panels` panels.
 template <int panels>
-HWY_INLINE void panel_group(const Product& product, std::int64_t first_row, std::int64_t rows, std::int64_t panel, std::int64_t k, std::int64_t inputs,
-                            const float* a, float* partial, std::int64_t partial_stride) {
-  const std::int64_t tiles = (rows + most_rows(panels) - 1) / most_rows(panels);
+HWY_INLINE void panel_group(const Product& product, const Step& step, std::int64_t first_panel, std::int64_t panel, std::int64_t all_panels) {
+  const std::int64_t tiles = (step.rows + most_rows(panels) - 1) / most_rows(panels);
   const std::int64_t panel_stride = product.inputs * tile_panel;
-  TileEnds ends{&product, nullptr, nullptr, partial_stride, nullptr, panel * tile_panel};
+  const float* b = product.panels + panel * panel_stride + step.k * tile_panel;
+  float* partial = step.partial + (panel - first_panel) * tile_panel;
+  TileEnds ends{&product, nullptr, nullptr, step.partial_stride, nullptr, panel * tile_panel, {}};
   std::int64_t row = 0;
   for (std::int64_t t = 0; t < tiles; ++t) {
     // Tiles of nearly equal height: a last tile of one row would run at a quarter of the speed.
-    const std::int64_t next = rows * (t + 1) / tiles;
-    if (k != 0) ends.partial_in = partial + row * partial_stride;
-    if (k + inputs < product.inputs) ends.partial_out = partial + row * partial_stride;
-    ends.c = product.c + (first_row + row) * product.c_stride + ends.column;
-    tile_of<panels>(static_cast<int>(next - row), a + row * block_stride, product.panels + panel * panel_stride + k * tile_panel, panel_stride,
-                    inputs, ends);
+    const std::int64_t next = step.rows * (t + 1) / tiles;
+    if (step.k != 0) ends.partial_in = partial + row * step.partial_stride;
+    if (step.k + step.inputs < product.inputs) ends.partial_out = partial + row * step.partial_stride;
+    ends.c = product.c + (step.first_row + row) * product.c_stride + ends.column;
+    ends.ahead = Ahead::part_of(step.later, {}, step.later_rows, (panel - first_panel) * tiles + t * panels, all_panels * tiles);
+    ends.ahead.rows = std::max<std::int64_t>(ends.ahead.rows, 0);
+    tile_of<panels>(static_cast<int>(next - row), step.a + row * block_stride, b, panel_stride, step.inputs, ends);
     row = next;
+  }
+}
+
+template <int panels>
+HWY_INLINE void panel_groups(const Product& product, const Step& step, std::int64_t first_panel, std::int64_t last_panel, std::int64_t& panel) {
+  if constexpr (panels > widest_panels) {
+    return;
+  } else {
+    // A tile of AVX-512 is two panels wide if it may; smaller vectors fill their registers with rows instead.
+    if (step.rows > most_rows(panels) && panels > (widest_panels >= 8 ? 2 : 1)) return;
+    for (; panel + panels <= last_panel; panel += panels) panel_group<panels>(product, step, first_panel, panel, last_panel - first_panel);
   }
 }
 
 // C of rows [first_row, last_row) and panels [first_panel, last_panel).
 void product_block(const Product& product, std::int64_t first_row, std::int64_t last_row, std::int64_t first_panel, std::int64_t last_panel) {
-  const std::int64_t rows = last_row - first_row;
   Scratch& memory = scratch();
   const std::int64_t partial_stride = (last_panel - first_panel) * tile_panel;
   if (product.inputs > inputs_block && memory.sums.size() < rows_block * partial_stride) memory.sums = Buffer(rows_block * partial_stride);
-  std::int64_t k = 0;
-  do {
-    const std::int64_t inputs = std::min<std::int64_t>(inputs_block, product.inputs - k);
-    const float* a = product.a + first_row * product.a_stride + k;
-    if (rows > 1) {
-      for (std::int64_t i = 0; i < rows; ++i) std::copy_n(a + i * product.a_stride, inputs, memory.a.data() + i * block_stride);
-      a = memory.a.data();
+  const std::int64_t row_blocks = (last_row - first_row + rows_block - 1) / rows_block;
+  const std::int64_t input_blocks = std::max<std::int64_t>(1, (product.inputs + inputs_block - 1) / inputs_block);
+  const auto step_at = [&](std::int64_t index) {
+    const std::int64_t i = index / input_blocks, k = index % input_blocks * inputs_block;
+    const std::int64_t begin = first_row + (last_row - first_row) * i / row_blocks, end = first_row + (last_row - first_row) * (i + 1) / row_blocks;
+    return Step{begin, end - begin, k, std::min<std::int64_t>(inputs_block, product.inputs - k), nullptr, memory.sums.data(), partial_stride, {}, 0};
+  };
+  for (std::int64_t index = 0; index < row_blocks * input_blocks; ++index) {
+    Step step = step_at(index);
+    step.a = product.a + step.first_row * product.a_stride + step.k;
+    if (step.rows > 1) {
+      for (std::int64_t i = 0; i < step.rows; ++i) std::copy_n(step.a + i * product.a_stride, step.inputs, memory.a.data() + i * block_stride);
+      step.a = memory.a.data();
     }
-    for (std::int64_t panel = first_panel; panel < last_panel;) {
-      float* partial = memory.sums.data() + (panel - first_panel) * tile_panel;
-      const std::int64_t left = last_panel - panel;
-      if constexpr (widest_panels >= 8) {
-        if (left >= 8 && rows <= most_rows(8)) {
-          panel_group<8>(product, first_row, rows, panel, k, inputs, a, partial, partial_stride);
-          panel += 8;
-          continue;
-        }
-      }
-      if constexpr (widest_panels >= 4) {
-        if (left >= 4 && rows <= most_rows(4)) {
-          panel_group<4>(product, first_row, rows, panel, k, inputs, a, partial, partial_stride);
-          panel += 4;
-          continue;
-        }
-      }
-      if constexpr (widest_panels >= 2) {
-        if (left >= 2 && (tile_lanes == tile_panel || rows <= most_rows(2))) {
-          panel_group<2>(product, first_row, rows, panel, k, inputs, a, partial, partial_stride);
-          panel += 2;
-          continue;
-        }
-      }
-      panel_group<1>(product, first_row, rows, panel, k, inputs, a, partial, partial_stride);
-      panel += 1;
+    if (index + 1 < row_blocks * input_blocks) {
+      const Step next = step_at(index + 1);
+      step.later = {product.a + next.first_row * product.a_stride + next.k, product.a_stride, (next.inputs + 15) / 16};
+      step.later_rows = next.rows;
     }
-    k += inputs;
-  } while (k < product.inputs);
+    std::int64_t panel = first_panel;
+    panel_groups<8>(product, step, first_panel, last_panel, panel);
+    panel_groups<4>(product, step, first_panel, last_panel, panel);
+    panel_groups<2>(product, step, first_panel, last_panel, panel);
+    panel_groups<1>(product, step, first_panel, last_panel, panel);
+  }
 }
 
-// One panel of a matrix stored [outputs, inputs]: 4 x 4 transpositions.
-void pack_panel(const float* matrix, std::int64_t row_stride, std::int64_t outputs, std::int64_t inputs, float* panel) {
+// A stretch of one panel of a matrix stored [outputs, inputs]: 4 x 4 transpositions.
+HWY_INLINE void pack_stretch(const float* matrix, std::int64_t row_stride, std::int64_t outputs, std::int64_t inputs, float* panel) {
   std::int64_t j = 0;
 #if HWY_TARGET != HWY_SCALAR
   const hn::FixedTag<float, 4> d;
@@ -247,6 +262,13 @@ void pack_panel(const float* matrix, std::int64_t row_stride, std::int64_t outpu
     for (std::int64_t k = 0; k < inputs; ++k) panel[k * tile_panel + j] = matrix[j * row_stride + k];
   for (; j < tile_panel; ++j)
     for (std::int64_t k = 0; k < inputs; ++k) panel[k * tile_panel + j] = 0;
+}
+
+// In stretches that stay in the first-level cache while their lines are filled four floats at a time.
+void pack_panel(const float* matrix, std::int64_t row_stride, std::int64_t outputs, std::int64_t inputs, float* panel) {
+  constexpr std::int64_t stretch = 128;
+  for (std::int64_t k = 0; k < inputs; k += stretch)
+    pack_stretch(matrix + k, row_stride, outputs, std::min(stretch, inputs - k), panel + k * tile_panel);
 }
 
 // One panel of a matrix stored [inputs, outputs]: pieces of rows.
@@ -302,12 +324,12 @@ void multiply(const float* a, std::int64_t a_stride, std::int64_t rows, const Pa
   const Product product{a, a_stride, b.panels(), b.outputs(), b.inputs(), c, c_stride, end};
   const auto function = HWY_DYNAMIC_DISPATCH(product_block);
   const std::int64_t panels = (b.outputs() + panel - 1) / panel;
-  const std::int64_t row_blocks = (rows + rows_block - 1) / rows_block;
-  // Columns are split if rows alone do not give every worker a few tasks, but no task is smaller than work_for_team.
+  // A few tasks for every worker, but none smaller than half of work_for_team. Rows are split first, in whole blocks; columns
+  // only if rows are not enough, since every block of columns copies its rows of A again.
   const std::int64_t work = rows * panels * panel * std::max<std::int64_t>(1, b.inputs());
-  const std::int64_t wanted = threads() == 1 ? 1 : std::min<std::int64_t>(threads() * 4, work / (work_for_team / 2));
-  std::int64_t column_blocks = (panels * panel + columns_block - 1) / columns_block;
-  column_blocks = std::max(column_blocks, (wanted + row_blocks - 1) / row_blocks);
+  const std::int64_t wanted = threads() == 1 ? 1 : std::clamp<std::int64_t>(work / (work_for_team / 2), 1, threads() * 4);
+  const std::int64_t row_blocks = std::min(wanted, (rows + rows_block - 1) / rows_block);
+  std::int64_t column_blocks = std::max((panels * panel + columns_block - 1) / columns_block, (wanted + row_blocks - 1) / row_blocks);
   // Whole groups of panels in every task but the last.
   const std::int64_t group = rows <= 3 ? 8 : rows <= 6 ? 4 : 2;
   std::int64_t width = (panels + column_blocks - 1) / column_blocks;
