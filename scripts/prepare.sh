@@ -22,7 +22,7 @@ need() {
   echo "attend: installing ${missing[*]}" >&2
   export DEBIAN_FRONTEND=noninteractive
   apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null 2>&1 ||
-    { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null; } ||
+    { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2; } ||
     { echo "attend: apt-get could not install: ${missing[*]}" >&2; exit 1; }
 }
 
@@ -38,7 +38,8 @@ build() {
       { cat "$log" >&2; echo "attend: configuring failed; the log is build/$preset.log" >&2; exit 1; }
   fi
   if ninja -C "$root/build/$preset" -n "$@" 2>/dev/null | grep -q 'no work to do'; then return 0; fi
-  echo "attend: building (the first time takes a few minutes)" >&2
+  if [ -f "$root/build/$preset/.built" ]; then echo "attend: building what changed" >&2
+  else echo "attend: building, which takes a few minutes the first time" >&2; fi
   if [ -t 2 ]; then
     NINJA_STATUS='[%f/%t, %es] ' ninja -C "$root/build/$preset" "$@" >&2 ||
       { echo "attend: the build failed" >&2; exit 1; }
@@ -46,4 +47,5 @@ build() {
     ninja -C "$root/build/$preset" "$@" >"$log" 2>&1 ||
       { tail -n 60 "$log" >&2; echo "attend: the build failed; the whole log is build/$preset.log" >&2; exit 1; }
   fi
+  touch "$root/build/$preset/.built"
 }

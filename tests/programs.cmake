@@ -6,8 +6,11 @@ target_compile_definitions(program_cli_tests PRIVATE
 add_dependencies(program_cli_tests attend-cli)
 gtest_discover_tests(program_cli_tests TEST_PREFIX program/cli: DISCOVERY_MODE PRE_TEST)
 
+# Sanitizers would have to be linked into the example, too.
+if(NOT ATTEND_SANITIZE)
 add_test(NAME install/find_package
   COMMAND ${CMAKE_COMMAND}
     -D source=${PROJECT_SOURCE_DIR} -D build=${PROJECT_BINARY_DIR} -D work=${PROJECT_BINARY_DIR}/install-test
     -D generator=${CMAKE_GENERATOR} -D compiler=${CMAKE_CXX_COMPILER}
     -P ${CMAKE_CURRENT_SOURCE_DIR}/install/find_package.cmake)
+endif()

@@ -1,5 +1,6 @@
 #include "input_output.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,9 @@ void Output::flush() {
       done += static_cast<std::size_t>(count);
     } else if (errno == EPIPE) {
       throw ClosedPipe();
+    } else if (errno == EAGAIN) {
+      pollfd waiting{STDOUT_FILENO, POLLOUT, 0};  // a full pipe that somebody made non-blocking
+      ::poll(&waiting, 1, -1);
     } else if (errno != EINTR) {
       throw Error(ErrorKind::file, "standard output", join("cannot write: ", std::strerror(errno)));
     }
