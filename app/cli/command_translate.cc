@@ -101,8 +101,11 @@ void add_translate(CLI::App& program, Globals& globals) {
   command->add_flag("--show-attention,-a", options->show_attention, "Under each translation, where each word of it read in the source");
   command->add_flag("--by-token", options->by_token, "Show tokens as the model sees them instead of words");
   command->add_option("--layers", options->translate.alignment.layers, "Decoder layers shown, from 0, -1 the last (default: the last but one)")
-      ->delimiter(',');
-  command->add_option("--heads", options->translate.alignment.heads, "Heads shown (default: the mean of all)")->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_option("--heads", options->translate.alignment.heads, "Heads shown (default: the mean of all)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_option("--prefix", options->translate.prefix, "Text that every translation must begin with");
   command->add_flag("--scores", options->show_scores, "Print the score before each translation, separated by a tab");
   options->decode.add_to(*command, Strategy::beam);
