@@ -25,7 +25,9 @@ std::size_t bytes_for(std::int64_t size) {
   std::size_t bytes = std::max<std::size_t>(static_cast<std::size_t>(size) * sizeof(float), buffer_alignment);
   std::size_t power = buffer_alignment;
   while (power * 2 <= bytes) power *= 2;
-  const std::size_t step = std::max(power / 4, buffer_alignment);
+  std::size_t step = std::max(power / 4, buffer_alignment);
+  // Large blocks are whole huge pages: what is counted is what is allocated.
+  if (bytes >= huge_page) step = std::max(step, huge_page);
   return (bytes + step - 1) / step * step;
 }
 
@@ -59,7 +61,7 @@ Buffer::Buffer(std::int64_t size) : size_(size) {
   }
   if (data_ == nullptr) {
     const std::size_t alignment = bytes >= huge_page ? huge_page : buffer_alignment;
-    void* fresh = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+    void* fresh = std::aligned_alloc(alignment, bytes);
     if (fresh == nullptr) throw std::bad_alloc();
     if (bytes >= huge_page) madvise(fresh, bytes, MADV_HUGEPAGE);
     data_ = static_cast<float*>(fresh);

@@ -16,16 +16,19 @@ namespace {
 
 constexpr int max_threads = 256;
 
-// A worker first spins this many times for the next job, then sleeps. A decode step is a row of jobs a few
-// microseconds apart, so sleeping at once would cost more than the work; spinning long would steal a shared core.
-constexpr int spins_before_sleep = 4000;
+// A worker looks this many times for the next job, then sleeps. A decode step is a row of jobs a few microseconds apart, so
+// sleeping at once would cost more than the work; looking long would steal a shared core.
+constexpr int looks_before_sleep = 400;
 
-void pause_briefly() {
+// After this many looks in a row, a worker that waits for a job and a caller that waits for the last tasks offer their
+// processor at every further look: the system may have put both on the same one, and then only one of them can go on.
+constexpr int looks_before_yield = 100;
+
+void wait_briefly(int look) {
 #if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::this_thread::yield();
+  if (look < looks_before_yield) return __builtin_ia32_pause();
 #endif
+  if (look >= looks_before_yield) std::this_thread::yield();
 }
 
 class Team {
@@ -36,8 +39,8 @@ class Team {
   ~Team() {
     {
       std::lock_guard lock(mutex_);
-      stop_ = true;
-      generation_.fetch_add(1);
+      stop_.store(true);
+      state_.fetch_add(one_job);
     }
     wake_.notify_all();
     for (std::thread& worker : workers_) worker.join();
@@ -46,23 +49,26 @@ class Team {
   int count() const { return count_; }
 
   void run(std::int64_t tasks, TaskView body) {
+    // The last job is closed and nobody is inside, so no worker reads these now.
     body_ = &body;
     tasks_ = tasks;
     next_.store(0, std::memory_order_relaxed);
-    busy_.store(count_ - 1, std::memory_order_relaxed);
     {
       std::lock_guard lock(mutex_);
-      generation_.fetch_add(1, std::memory_order_release);
+      const std::uint64_t job = state_.load(std::memory_order_relaxed) / one_job + 1;
+      state_.store(job * one_job + open, std::memory_order_release);
     }
     wake_.notify_all();
     take_tasks(0);
-    for (int spin = 0; busy_.load(std::memory_order_acquire) != 0; ++spin) {
-      if (spin < spins_before_sleep) pause_briefly();
-      else std::this_thread::yield();
-    }
+    // Closes the job: a worker that comes too late, on a busy machine perhaps milliseconds, is not waited for.
+    state_.fetch_and(~open, std::memory_order_relaxed);
+    for (int look = 0; state_.load(std::memory_order_acquire) % open != 0; ++look) wait_briefly(look);
   }
 
  private:
+  // state_ holds the number of the job, whether it is open, and how many workers are inside.
+  static constexpr std::uint64_t open = 1u << 15, one_job = 1u << 16;
+
   void take_tasks(int worker) {
     for (;;) {
       const std::int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
@@ -71,24 +77,31 @@ class Team {
     }
   }
 
+  // Goes inside the open job, if there is one; says which job it saw.
+  bool enter(std::uint64_t& seen) {
+    std::uint64_t state = state_.load(std::memory_order_acquire);
+    do {
+      seen = state / one_job;
+      if ((state & open) == 0) return false;
+    } while (!state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel, std::memory_order_acquire));
+    return true;
+  }
+
   void serve(int worker) {
     std::uint64_t seen = 0;
+    const auto new_job = [&] { return state_.load(std::memory_order_acquire) / one_job != seen; };
     for (;;) {
-      int spin = 0;
-      while (generation_.load(std::memory_order_acquire) == seen && spin < spins_before_sleep) {
-        pause_briefly();
-        ++spin;
-      }
-      if (generation_.load(std::memory_order_acquire) == seen) {
+      for (int look = 0; !new_job() && look < looks_before_sleep; ++look) wait_briefly(look);
+      if (!new_job()) {
         std::unique_lock lock(mutex_);
-        wake_.wait(lock, [&] { return generation_.load(std::memory_order_relaxed) != seen; });
+        wake_.wait(lock, new_job);
       }
-      seen = generation_.load(std::memory_order_acquire);
-      if (stop_) return;
+      if (stop_.load()) return;
+      if (!enter(seen)) continue;
       inside_team = true;
       take_tasks(worker);
       inside_team = false;
-      busy_.fetch_sub(1, std::memory_order_release);
+      state_.fetch_sub(1, std::memory_order_release);
     }
   }
 
@@ -100,12 +113,11 @@ class Team {
   std::vector<std::thread> workers_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::atomic<std::uint64_t> generation_{0};
+  std::atomic<std::uint64_t> state_{0};
   std::atomic<std::int64_t> next_{0};
-  std::atomic<int> busy_{0};
   std::int64_t tasks_ = 0;
   const TaskView* body_ = nullptr;
-  bool stop_ = false;
+  std::atomic<bool> stop_{false};
 };
 
 thread_local bool Team::inside_team = false;

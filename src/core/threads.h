@@ -2,6 +2,7 @@
 // influence any result, so callers split work over rows, columns and heads, never over a summed axis.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -13,7 +14,9 @@ namespace attend {
 // A borrowed callable void(task, worker); cheaper than std::function because it never owns or allocates.
 class TaskView {
  public:
+  // Not for a TaskView: that is copied, so that a view never points to another view.
   template <typename Function>
+    requires(!std::same_as<std::remove_cv_t<Function>, TaskView>)
   TaskView(Function& function)  // NOLINT: implicit on purpose
       : object_(&function), call_([](void* object, std::int64_t task, int worker) {
           (*static_cast<Function*>(object))(task, worker);
@@ -26,7 +29,8 @@ class TaskView {
 };
 
 // Runs body(task, worker) for task = 0..tasks-1 on the team; worker is below threads(). Returns when all are done.
-// Tasks must not throw. Nested calls, and calls while another caller holds the team, run inline on the caller
+// When tasks throw, those not yet begun are left out and the exception of the lowest of them is thrown here once all
+// workers are done: the same one for any number of threads. Nested calls, and calls while another caller holds the team, run inline on the caller
 // (worker 0 of a team of its own): correct, only slower.
 void run_tasks(std::int64_t tasks, TaskView body);
 

@@ -94,6 +94,20 @@ TEST(Memory, IsCounted) {
   EXPECT_EQ(memory_use().kept_bytes, 0);
 }
 
+// A large block is whole huge pages of 2 MiB, and so is what is counted.
+TEST(Memory, OfLargeBlocksIsCountedAsAllocated) {
+  constexpr std::int64_t huge = 2 << 20;
+  release_kept_memory();
+  const std::int64_t live = memory_use().live_bytes;
+  for (const std::int64_t bytes : {huge - 4, huge, huge + 4, 5 * huge / 2, 3 * huge + 4, 9 * huge + 4}) {
+    Buffer buffer(bytes / 4);
+    const std::int64_t counted = memory_use().live_bytes - live;
+    EXPECT_GE(counted, bytes);
+    EXPECT_EQ(counted % huge, 0) << bytes;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % huge, 0u) << bytes;
+  }
+}
+
 TEST(Memory, MayBeAskedForByManyThreads) {
   const std::int64_t live = memory_use().live_bytes;
   std::vector<std::thread> threads;

@@ -1,14 +1,28 @@
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "attend/error.h"
 #include "core/threads.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ATTEND_SANITIZED
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define ATTEND_SANITIZED
+#endif
+#endif
 
 namespace attend {
 namespace {
@@ -112,6 +126,67 @@ TEST_F(Threads, CallersAtOnceAllFinish) {
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(sum, 4 * 200 * 28);
 }
+
+TEST_F(Threads, TheExceptionOfTheLowestTaskReachesTheCaller) {
+  for (int count : {1, 2, 3, 5}) {
+    set_threads(count);
+    for (int round = 0; round < 50; ++round) {
+      std::atomic<int> runs{0};
+      try {
+        parallel_for(1000, [&](std::int64_t task, int) {
+          ++runs;
+          if (task % 7 == 3) throw Error(ErrorKind::numeric, "task", join("number ", task), "");
+        });
+        FAIL() << count;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.what_happened(), "number 3") << count;
+      }
+      EXPECT_LE(runs, 4 + 7 * count);  // each worker may have one failing task begun; the rest is left out
+      // The team is whole again: it works, and calls in tasks still run inline.
+      std::atomic<int> inner{0};
+      parallel_for(4, [&](std::int64_t, int) { parallel_for(3, [&](std::int64_t, int worker) { inner += worker == 0 ? 1 : 100; }); });
+      EXPECT_EQ(inner, 12);
+    }
+  }
+}
+
+TEST_F(Threads, ExceptionsOfNestedCallsPassThrough) {
+  set_threads(2);
+  EXPECT_THROW(parallel_for(4, [](std::int64_t, int) { parallel_for(2, [](std::int64_t, int) { throw std::runtime_error("inner"); }); }),
+               std::runtime_error);
+}
+
+TEST_F(Threads, AViewIsCopiedNotWrapped) {
+  int sum = 0;
+  auto add = [&](std::int64_t task, int) { sum += static_cast<int>(task); };
+  auto twice = [&](std::int64_t task, int) { sum += 2 * static_cast<int>(task); };
+  TaskView view(add);
+  TaskView copy(view);  // NOLINT: from an lvalue on purpose
+  view = TaskView(twice);
+  copy(5, 0);
+  EXPECT_EQ(sum, 5);
+}
+
+// Sanitizers take address space of their own, which the limit would refuse.
+#if !defined(ATTEND_SANITIZED)
+int work_without_room_for_threads() {
+  std::int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  // Room for a few stacks of threads, not for 200.
+  const rlim_t room = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE)) + (rlim_t{100} << 20);
+  const rlimit limit{room, room};
+  if (setrlimit(RLIMIT_AS, &limit) != 0) return 2;
+  set_threads(200);
+  std::atomic<std::int64_t> sum{0};
+  for (int round = 0; round < 3; ++round) parallel_for(1000, [&](std::int64_t task, int) { sum += task; });
+  return sum == 3 * 499500 ? 0 : 1;
+}
+
+TEST_F(Threads, WorkIsDoneByFewerWhereTheSystemGivesNoMore) {
+  set_threads(1);  // ends the team, so that the child process below begins without one
+  EXPECT_EXIT(std::_Exit(work_without_room_for_threads()), testing::ExitedWithCode(0), "");
+}
+#endif
 
 TEST_F(Threads, RangesCoverEverythingOnce) {
   for (int count : {1, 2, 3}) {
