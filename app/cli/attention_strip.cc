@@ -133,11 +133,11 @@ std::vector<std::string> attention_strip(const Translator& translator, const Tra
     std::string line = "  " + (target[row].special ? dim(name) : name) + "  ";
     if (matrix) {
       for (std::size_t word = 0; word < source.size(); ++word) line += cell(weights[row][word], widths[word], colour) + " ";
-      line += dim(" " + source[order[0]].text + " " + percent(weights[row][order[0]]));
+      line += dim(" " + percent(weights[row][order[0]]) + " " + source[order[0]].text);
     } else {
       line += "reads";
       for (std::size_t i = 0; i < std::min<std::size_t>(3, order.size()) && weights[row][order[i]] >= 0.05f; ++i)
-        line += "  " + source[order[i]].text + percent(weights[row][order[i]]);
+        line += "  " + percent(weights[row][order[i]]) + " " + source[order[i]].text;
     }
     lines.push_back(line);
   }
