@@ -18,11 +18,11 @@ constexpr int max_threads = 256;
 
 // A worker looks this many times for the next job, then sleeps. A decode step is a row of jobs a few microseconds apart, so
 // sleeping at once would cost more than the work; looking long would steal a shared core.
-constexpr int looks_before_sleep = 400;
+constexpr int looks_before_sleep = 600;
 
 // After this many looks in a row, a worker that waits for a job and a caller that waits for the last tasks offer their
 // processor at every further look: the system may have put both on the same one, and then only one of them can go on.
-constexpr int looks_before_yield = 100;
+constexpr int looks_before_yield = 300;
 
 void wait_briefly(int look) {
 #if defined(__x86_64__)
