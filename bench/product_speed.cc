@@ -2,7 +2,7 @@
 // turn with it in the same process, run a loop of fused multiply-adds (the peak of the machine), a loop that reads the
 // weights (the bandwidth), and OpenBLAS with one thread if it was found at build time. The lower quartile of interleaved rounds counts.
 //
-//   product_speed [--threads N] [--seconds S per shape] [--only TEXT of a line]
+//   product_speed [--threads N] [--seconds S, for a shape] [--only TEXT, such as "multiply 8x512"] [--target AVX2]
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -142,6 +142,9 @@ std::vector<float> random_floats(std::int64_t size, std::uint64_t seed) {
   return values;
 }
 
+std::string forced_target;
+std::string target_in_use() { return forced_target.empty() ? attend::kernel_targets()[0] : forced_target; }
+
 enum class Operation { multiply, multiply_transposed, pack };
 
 struct Shape {
@@ -178,7 +181,7 @@ bool run(const Shape& shape, double seconds, const std::string& only) {
     time_in_turn(contenders, seconds);
     std::printf("{\"bench\":\"product\",\"operation\":\"pack\",\"inputs\":%lld,\"outputs\":%lld,\"threads\":%d,\"target\":\"%s\","
                 "\"microseconds\":%.2f,\"microseconds_transposed\":%.2f}\n",
-                static_cast<long long>(inputs), static_cast<long long>(outputs), attend::threads(), attend::kernel_targets()[0].c_str(),
+                static_cast<long long>(inputs), static_cast<long long>(outputs), attend::threads(), target_in_use().c_str(),
                 quartile(contenders[0].seconds) * 1e6, quartile(contenders[1].seconds) * 1e6);
     std::fflush(stdout);
     return true;
@@ -238,7 +241,7 @@ bool run(const Shape& shape, double seconds, const std::string& only) {
   std::printf("{\"bench\":\"product\",\"operation\":\"%s\",\"rows\":%lld,\"inputs\":%lld,\"outputs\":%lld,\"threads\":%d,\"target\":\"%s\","
               "\"microseconds\":%.2f,\"gflops\":%.1f,\"peak_gflops_1_thread\":%.1f,\"of_peak\":%.3f,\"weights_gb_per_s\":%.1f,\"read_gb_per_s_1_thread\":%.1f",
               name_of(shape.operation), static_cast<long long>(rows), static_cast<long long>(inputs), static_cast<long long>(outputs),
-              attend::threads(), attend::kernel_targets()[0].c_str(), ours * 1e6, operations / ours * 1e-9, peak * 1e-9,
+              attend::threads(), target_in_use().c_str(), ours * 1e6, operations / ours * 1e-9, peak * 1e-9,
               operations / ours / (peak * attend::threads()), bytes / ours * 1e-9, bytes / quartile(contenders[2].seconds) * 1e-9);
   if (contenders.size() > 3)
     std::printf(",\"openblas_1_thread_gflops\":%.1f,\"over_openblas\":%.2f", operations / quartile(contenders[3].seconds) * 1e-9,
@@ -252,13 +255,13 @@ bool run(const Shape& shape, double seconds, const std::string& only) {
 
 int main(int count, char** words) {
   double seconds = 0.3;
-  std::string only, target;
+  std::string only;
   for (int i = 1; i + 1 < count; i += 2) {
     const std::string word = words[i];
     if (word == "--threads") attend::set_threads(std::atoi(words[i + 1]));
     else if (word == "--seconds") seconds = std::atof(words[i + 1]);
     else if (word == "--only") only = words[i + 1];
-    else if (word == "--target") target = words[i + 1];
+    else if (word == "--target") forced_target = words[i + 1];
     else {
       std::fprintf(stderr, "unknown option %s; use --threads N, --seconds S, --only TEXT, --target NAME\n", words[i]);
       return 2;
@@ -267,7 +270,7 @@ int main(int count, char** words) {
 #ifdef ATTEND_BENCH_OPENBLAS
   openblas_set_num_threads(1);
 #endif
-  if (!target.empty()) attend::force_kernel_target(target);
+  attend::force_kernel_target(forced_target);
   std::vector<Shape> shapes;
   const std::pair<std::int64_t, std::int64_t> sizes[] = {{32, 32}, {128, 128}, {128, 512}, {512, 128}, {512, 512}, {768, 768}, {768, 3072}, {3072, 768}, {128, 6000}, {6000, 128}};
   for (std::int64_t rows : {1, 4, 8, 16, 32, 64, 100, 512, 4096})

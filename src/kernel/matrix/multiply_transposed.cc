@@ -179,7 +179,7 @@ void multiply_transposed(const float* a, std::int64_t a_stride, const float* b, 
   const TransposedProduct product{a, a_stride, b, b_stride, rows, c, c_stride};
   const auto function = HWY_DYNAMIC_DISPATCH(transposed_block);
   const std::int64_t work = rows * m * n;
-  const std::int64_t wanted = threads() == 1 ? 1 : std::min<std::int64_t>(threads() * 2, work / (24 * 1024));
+  const std::int64_t wanted = threads() == 1 ? 1 : std::min<std::int64_t>(threads() * 2, work / (48 * 1024));
   std::int64_t n_blocks = (n + most_n - 1) / most_n, m_blocks = 1;
   while (m_blocks * n_blocks < wanted && (m > m_blocks * 16 || n > n_blocks * 32)) {
     // Every block of m copies its part of B again and the other way round: split the longer side.

@@ -297,8 +297,8 @@ HWY_EXPORT(product_block);
 HWY_EXPORT(pack_panel);
 HWY_EXPORT(pack_panel_transposed);
 
-// Waking the team costs some microseconds; below this many multiplications the caller is faster alone.
-constexpr std::int64_t work_for_team = 48 * 1024;
+// Multiplications a task should have at least, about a microsecond of them: sharing out less costs more than it saves.
+constexpr std::int64_t work_of_a_task = 48 * 1024;
 constexpr std::int64_t panel = 16;
 
 }  // namespace
@@ -324,10 +324,10 @@ void multiply(const float* a, std::int64_t a_stride, std::int64_t rows, const Pa
   const Product product{a, a_stride, b.panels(), b.outputs(), b.inputs(), c, c_stride, end};
   const auto function = HWY_DYNAMIC_DISPATCH(product_block);
   const std::int64_t panels = (b.outputs() + panel - 1) / panel;
-  // A few tasks for every worker, but none smaller than half of work_for_team. Rows are split first, in whole blocks; columns
+  // A few tasks for every worker, but none smaller than work_of_a_task. Rows are split first, in whole blocks; columns
   // only if rows are not enough, since every block of columns copies its rows of A again.
   const std::int64_t work = rows * panels * panel * std::max<std::int64_t>(1, b.inputs());
-  const std::int64_t wanted = threads() == 1 ? 1 : std::clamp<std::int64_t>(work / (work_for_team / 2), 1, threads() * 4);
+  const std::int64_t wanted = threads() == 1 ? 1 : std::clamp<std::int64_t>(work / work_of_a_task, 1, threads() * 4);
   const std::int64_t row_blocks = std::min(wanted, (rows + rows_block - 1) / rows_block);
   std::int64_t column_blocks = std::max((panels * panel + columns_block - 1) / columns_block, (wanted + row_blocks - 1) / row_blocks);
   // Whole groups of panels in every task but the last.
