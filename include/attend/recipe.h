@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "attend/checkpoint.h"
 #include "attend/config.h"
 #include "attend/unicode.h"
 
@@ -84,7 +85,8 @@ struct TrainRecipe {
   std::int64_t save_every = 0;             // steps, beside every validation; 0: only there
   std::int64_t log_every = 10;             // steps between two lines of train.jsonl
   std::int64_t patience = 0;               // validations without a better one before the run ends; 0: never
-  std::int64_t average = 0;                // the final model is the mean of so many last epoch (or validation) checkpoints
+  std::int64_t average = 0;                // the final model is the mean of so many last validations' checkpoints; 0: the best
+  WeightType weights = WeightType::float16;  // of the final model; checkpoints are float32
 };
 
 enum class Metric { loss, bleu, chrf, exact, accuracy };
@@ -110,7 +112,7 @@ struct Recipe {
 
 // Throws Error(file) if it cannot be read, Error(config) naming file, line and key for TOML that does not parse, unknown
 // keys (with the nearest known one), wrong types, values out of range, missing keys, keys of another task, and settings
-// that contradict each other.
+// that contradict each other, those of the model included.
 Recipe load_recipe(const std::filesystem::path& file);
 Recipe parse_recipe(const std::string& toml, const std::filesystem::path& file);
 

@@ -68,18 +68,22 @@ class TrainObserver {
 struct TrainOptions {
   // Holds everything the run writes:
   //   recipe.toml     the recipe as it was given
+  //   run.json        where recipe and data are, and the options below that stood instead of the recipe's
   //   train.jsonl     one JSON object a line: start, step, validation, save, end
   //   loss.svg        the loss curve
-  //   checkpoints/step-000123/   a model folder, the newest one with state.safetensors
+  //   checkpoints/step-00000123/ a model folder in float32, the newest one with state.safetensors
   //   last, best      links to two of them
-  //   final           link to the model to use: the average if the recipe asks for one, else the best
+  //   final           the model to use, a folder of its own made when the run ends: the average if the recipe asks for one,
+  //                   else the best; its weights are of the type train.weights (float16 if the recipe says nothing)
   std::filesystem::path run_folder;
   std::filesystem::path data_folder;               // if given, data paths of the recipe are relative to it instead
   bool resume = false;                             // go on from `last`; an empty run folder is then an error
-  bool overwrite = false;                          // allow a run folder that already holds a run: it is removed
+  bool overwrite = false;                          // allow a run folder that already holds a run: it is removed, once the data are read
   TrainObserver* observer = nullptr;
   const std::atomic<bool>* stop = nullptr;         // polled before every step; when true the run saves and returns
-  std::optional<std::uint64_t> seed;               // these stand instead of the recipe's
+  // These stand instead of the recipe's. A resumed run keeps those it was begun with, and its data folder, unless they are
+  // given anew; a schedule that falls to the last step (cosine or linear without decay_steps) lets the end not move.
+  std::optional<std::uint64_t> seed;
   std::optional<std::int64_t> epochs, steps;
 };
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include <toml++/toml.h>
 
@@ -108,11 +109,13 @@ class Setter {
     throw Error(ErrorKind::config, where_, join(key_.path(), " is ", type_name(node_.type()), "; it must be ", expected), key_.help);
   }
   void check_range(double value) const {
-    if (value >= key_.lowest && value <= key_.highest) return;
+    const bool inside = key_.open ? value > key_.lowest && value < key_.highest : value >= key_.lowest && value <= key_.highest;
+    if (inside) return;
     throw Error(ErrorKind::config, where_,
                 join(key_.path(), " is ", number_text(value), "; it must be ",
-                     std::isinf(key_.highest) ? "at least " + number_text(key_.lowest)
-                                              : "from " + number_text(key_.lowest) + " to " + number_text(key_.highest)),
+                     key_.open ? "above " + number_text(key_.lowest) + " and below " + number_text(key_.highest)
+                     : std::isinf(key_.highest) ? "at least " + number_text(key_.lowest)
+                                                : "from " + number_text(key_.lowest) + " to " + number_text(key_.highest)),
                 key_.help);
   }
 
@@ -294,6 +297,48 @@ void check_together(const Recipe& recipe, const Parser& parser) {
     refuse("model.width", "model.pooling is missing: the classifier has nothing to read", "give model.pooling = \"class_token\" or \"mean\"");
 }
 
+// The recipe's key of a field of config.json: "config.encoder.layers" is "model.encoder_layers".
+std::string model_key(const std::string& field) {
+  std::string name = field.starts_with("config.") ? field.substr(7) : "";
+  for (const char* stack : {"encoder.", "decoder."})
+    if (name.starts_with(stack)) name = name.ends_with(".layers") ? name.substr(0, 7) + "_layers" : name.substr(8);
+  return "model." + (name.empty() ? "width" : name);
+}
+
+// A default that contradicts what is written has no line of its own: the key that it depends on has one.
+std::string written_key(const std::string& key, const Parser& parser) {
+  if (parser.has(key)) return key;
+  static const std::pair<const char*, const char*> reasons[] = {
+      {"model.norm_bias", "model.norm"},          {"model.head_dim", "model.positions"},
+      {"model.rotary_dim", "model.positions"},    {"model.relative_buckets", "model.positions"},
+      {"model.classes", "model.pooling"},         {"model.relative_max_distance", "model.relative_buckets"},
+      {"model.max_positions", "model.class_token"}};
+  for (const auto& [what, reason] : reasons)
+    if (key == what && parser.has(reason)) return reason;
+  return "model.width";
+}
+
+// The model's own contradictions, before any data are read: vocabularies, input width and classes come with the data, and
+// the smallest ones stand for them here.
+void check_model(const Recipe& recipe, const Parser& parser) {
+  TransformerConfig config = recipe.model;
+  if (recipe.data.task == RecipeTask::images) {
+    config.encoder->input_width = recipe.data.patch * recipe.data.patch;
+    config.classes = 1;
+  } else {
+    const bool known = recipe.tokenizer.kind == "sentencepiece" && recipe.tokenizer.file.empty();
+    for (auto* stack : {&config.encoder, &config.decoder})
+      if (*stack) (*stack)->vocabulary = known ? recipe.tokenizer.vocabulary : 1;
+  }
+  try {
+    config.check();
+  } catch (const Error& error) {
+    const std::string key = model_key(error.where());
+    throw Error(ErrorKind::config, parser.place_of(written_key(key, parser)),
+                join(error.where() == "config" ? "the model" : key, " ", error.what_happened()), error.advice());
+  }
+}
+
 }  // namespace
 
 Recipe parse_recipe(const std::string& toml_text, const std::filesystem::path& file) {
@@ -321,6 +366,7 @@ Recipe parse_recipe(const std::string& toml_text, const std::filesystem::path& f
   if (!(task & (for_translate | for_images))) model.encoder.reset();
   if (!(task & for_text)) model.decoder.reset();
   check_together(recipe, parser);
+  check_model(recipe, parser);
   return recipe;
 }
 

@@ -43,6 +43,7 @@ struct DefaultText {
 
 std::string range_text(const RecipeKey& key) {
   if (!std::holds_alternative<std::int64_t*>(key.target) && !std::holds_alternative<double*>(key.target)) return "";
+  if (key.open) return "above " + number_text(key.lowest) + ", below " + number_text(key.highest);
   if (key.highest == unlimited) return key.lowest == -unlimited ? "" : "from " + number_text(key.lowest);
   return number_text(key.lowest) + " to " + number_text(key.highest);
 }
@@ -142,6 +143,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& recipe) {
   const Choice schedule =
       choice(train.schedule, {{Schedule::constant, "constant"}, {Schedule::inverse_sqrt, "inverse_sqrt"},
                               {Schedule::cosine, "cosine"}, {Schedule::linear, "linear"}});
+  const Choice weights = choice(train.weights, {{WeightType::float32, "float32"}, {WeightType::float16, "float16"}});
   const Choice best = choice(validation.best, {{Metric::loss, "loss"}, {Metric::bleu, "bleu"}, {Metric::chrf, "chrf"},
                                                {Metric::exact, "exact"}, {Metric::accuracy, "accuracy"}});
 
@@ -172,7 +174,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& recipe) {
       {"tokenizer", "file", &tokenizer.file, "an existing tokenizer folder or .model file; the other keys of this section then count nothing", for_text},
       {"tokenizer", "vocabulary", &tokenizer.vocabulary, "tokens, specials and bytes included (sentencepiece)", for_text, false, 8, 1000000},
       {"tokenizer", "algorithm", choice_of(tokenizer.algorithm, {"unigram", "bpe"}), "how pieces are found (sentencepiece)", for_text},
-      {"tokenizer", "coverage", &tokenizer.coverage, "share of the text's characters that become pieces (sentencepiece)", for_text, false, 0.5, 1},
+      {"tokenizer", "coverage", &tokenizer.coverage, "share of the text's characters that become pieces (sentencepiece)", for_text, false, 0.98, 1},
       {"tokenizer", "byte_fallback", &tokenizer.byte_fallback, "characters without a piece become bytes, not the unknown token (sentencepiece)", for_text},
       {"tokenizer", "split_digits", &tokenizer.split_digits, "every digit is a token of its own (sentencepiece)", for_text},
       {"tokenizer", "specials", &tokenizer.specials, "pad, unknown, begin and end tokens (character); only blocks can go without", for_text},
@@ -188,7 +190,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& recipe) {
       {"model", "inner_width", &model.inner_width, "of the feed-forward layer", for_all, true, 1, 1 << 20},
       {"model", "norm", norm, "LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019)"},
       {"model", "norm_place", norm_place, "before every sublayer (Xiong et al. 2020) or after the addition (Vaswani et al. 2017)"},
-      {"model", "norm_epsilon", &model.norm_epsilon, "added to the variance", for_all, false, 0, 1},
+      {"model", "norm_epsilon", &model.norm_epsilon, "added to the variance", for_all, false, 0, 1, true},
       {"model", "norm_bias", &model.norm_bias, "LayerNorm adds a bias"},
       {"model", "activation", activation, "of the feed-forward layer"},
       {"model", "gated", &model.gated, "feed-forward with a gate (Shazeer 2020)"},
@@ -200,7 +202,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& recipe) {
       {"model", "max_positions", &model.max_positions, "tokens of the longest item, begin, end, tag or class token included", for_all, false, 1, most_tokens},
       {"model", "first_position", &model.first_position, "position of the first token", for_all, false, 0, most_tokens},
       {"model", "sinusoid_layout", sinusoid_layout, "sines and cosines by turns, or all sines first"},
-      {"model", "position_base", &model.position_base, "of sinusoids and rotary angles", for_all, false, 1, 1e9},
+      {"model", "position_base", &model.position_base, "of sinusoids and rotary angles", for_all, false, 1, 1e9, true},
       {"model", "rotary_pairing", rotary_pairing, "which elements of a head turn together"},
       {"model", "rotary_dim", &model.rotary_dim, "elements of a head that turn; 0: all", for_all, false, 0, 65536},
       {"model", "relative_buckets", &model.relative_buckets, "distances that the relative bias tells apart", for_all, false, 1, 65536},
@@ -242,7 +244,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& recipe) {
       {"train", "save_every", &train.save_every, "steps between checkpoints beside those of the validations; 0: none", for_all, false, 0, 1e9},
       {"train", "log_every", &train.log_every, "steps between two lines of train.jsonl", for_all, false, 1, 1e9},
       {"train", "patience", &train.patience, "validations without a better one before the run ends; 0: never", for_all, false, 0, 1e6},
-      {"train", "average", &train.average, "the final model is the mean of the checkpoints of so many last validations; 0: the final model is the best", for_all, false, 0, 1000},
+      {"train", "average", &train.average, "the final model is the mean of the checkpoints of so many last validations; 1: the last one; 0: the best one", for_all, false, 0, 1000},
+      {"train", "weights", weights, "type of the final model's numbers; checkpoints are always float32"},
 
       {"validation", "best", best, "the figure that decides which checkpoint is `best`"},
       {"validation", "decode", &validation.decode, "validation items decoded greedily for BLEU, chrF and exact match, in each direction; 0: none", for_translate, false, 0, 1e9},

@@ -25,7 +25,8 @@ struct RecipeKey {
   std::string help;
   unsigned tasks = for_all;
   bool required = false;      // for every task that knows it
-  double lowest = 0, highest = std::numeric_limits<double>::infinity();  // numbers, inclusive
+  double lowest = 0, highest = std::numeric_limits<double>::infinity();  // numbers
+  bool open = false;          // the limits themselves are not allowed
 
   std::string path() const { return section.empty() ? name : section + "." + name; }
 };

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 // Links before what they point to.
-constexpr const char* written_names[] = {"final", "best", "last", "averaged", "checkpoints", "loss.svg", "train.jsonl", "recipe.toml"};
+constexpr const char* written_names[] = {"final", "final.partial", "best", "last", "averaged", "checkpoints", "loss.svg", "train.jsonl", "recipe.toml"};
 
 // Runs something on the file system and turns its exceptions into Error(file).
 template <typename Function>
@@ -118,7 +118,8 @@ std::string to_json(const RunState& state) {
               {"best", json_of(state.best)},
               {"average_steps", state.average_steps},
               {"data_fingerprint", state.data_fingerprint},
-              {"settings", state.settings}}
+              {"settings", state.settings},
+              {"total", state.total}}
       .dump();
 }
 
@@ -138,6 +139,7 @@ RunState run_state_from_json(const std::string& text, const std::string& source)
     state.average_steps = json.at("average_steps").get<std::vector<std::int64_t>>();
     state.data_fingerprint = json.at("data_fingerprint").get<std::uint64_t>();
     state.settings = json.at("settings").get<std::map<std::string, std::string>>();
+    state.total = json.value("total", std::int64_t{0});
     if (state.step < 0 || state.epoch < 1 || state.next_batch < 0)
       throw Error(ErrorKind::format, source, join("step ", state.step, ", epoch ", state.epoch, ", batch ", state.next_batch, " is no place in a run"));
     return state;
@@ -153,14 +155,20 @@ RunFolder::RunFolder(fs::path folder) : folder_(std::move(folder)) {
 
 bool RunFolder::holds_checkpoint() const { return fs::exists(folder_ / "last"); }
 
-void RunFolder::clear() {
-  log_.close();
+void RunFolder::check_clearable() const {
   guarded(folder_, [&] {
     // run.json is the first file that a run writes and the last one removed.
-    if (!fs::exists(folder_ / "run.json"))
-      for (const char* name : written_names)
-        if (fs::exists(fs::symlink_status(folder_ / name)))
-          throw Error(ErrorKind::file, (folder_ / name).string(), "exists, and no training wrote it", "choose another folder");
+    if (fs::exists(folder_ / "run.json")) return;
+    for (const char* name : written_names)
+      if (fs::exists(fs::symlink_status(folder_ / name)))
+        throw Error(ErrorKind::file, (folder_ / name).string(), "exists, and no training wrote it", "choose another folder");
+  });
+}
+
+void RunFolder::clear() {
+  check_clearable();
+  log_.close();
+  guarded(folder_, [&] {
     for (const char* name : written_names) fs::remove_all(folder_ / name);
     fs::remove(folder_ / "run.json");
   });
@@ -199,9 +207,9 @@ void RunFolder::tidy(const RunState& state) {
   });
 }
 
-void RunFolder::save_model(const std::string& name, const Model& model, const Tokenizer* tokenizer, const Task& task) {
+void RunFolder::save_model(const std::string& name, const Model& model, const Tokenizer* tokenizer, const Task& task, WeightType type) {
   write_folder(folder_ / name, [&](const fs::path& partial) {
-    save_model_folder(partial, model, encoder_tokenizer(tokenizer, task), tokenizer, task);
+    save_model_folder(partial, model, encoder_tokenizer(tokenizer, task), tokenizer, task, type);
   });
 }
 

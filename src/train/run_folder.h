@@ -30,6 +30,7 @@ struct RunState {
   std::vector<std::int64_t> average_steps;  // checkpoints to be averaged at the end
   std::uint64_t data_fingerprint = 0;
   std::map<std::string, std::string> settings;  // every key of the recipe as text
+  std::int64_t total = 0;         // steps of the whole run, on which a schedule may count; 0: unknown
 };
 
 std::string to_json(const RunState& state);
@@ -41,7 +42,9 @@ class RunFolder {
   explicit RunFolder(std::filesystem::path folder);
 
   bool holds_checkpoint() const;              // of an earlier run
-  // Removes what an earlier run wrote. Error(file) if files of the names a run uses lie here that no run wrote.
+  // Error(file) if files of the names a run uses lie here that no run wrote.
+  void check_clearable() const;
+  // Removes what an earlier run wrote, after check_clearable().
   void clear();
 
   std::filesystem::path path(const std::string& name) const { return folder_ / name; }
@@ -54,7 +57,7 @@ class RunFolder {
   void tidy(const RunState& state);
 
   // A model folder of this name, written aside and renamed.
-  void save_model(const std::string& name, const Model& model, const Tokenizer* tokenizer, const Task& task);
+  void save_model(const std::string& name, const Model& model, const Tokenizer* tokenizer, const Task& task, WeightType type);
   void link(const std::string& name, const std::filesystem::path& target);
 
   // ---- The log ----

@@ -29,7 +29,8 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 // What may differ between a run and its resumption: it changes when the run ends or what it keeps, not its bits on the
 // way, or (files) is checked by the data's fingerprint.
 constexpr const char* free_keys[] = {"title",            "data.train",      "data.valid",      "tokenizer.file", "train.epochs",
-                                     "train.steps",      "train.save_every", "train.log_every", "train.patience", "train.average"};
+                                     "train.steps",      "train.save_every", "train.log_every", "train.patience", "train.average",
+                                     "train.weights"};
 
 struct SettingText {
   std::string operator()(bool* value) const { return *value ? "true" : "false"; }
@@ -54,6 +55,47 @@ std::map<std::string, std::string> settings_of(Recipe recipe) {
   std::map<std::string, std::string> settings;
   for (const RecipeKey& key : recipe_keys(recipe)) settings[key.path()] = std::visit(SettingText{}, key.target);
   return settings;
+}
+
+// run.json: where recipe and data of a run are, and what stands instead of the recipe's seed and limits.
+struct RunRecord {
+  std::string recipe_file, data_folder;
+  std::optional<std::uint64_t> seed;
+  std::optional<std::int64_t> epochs, steps;
+};
+
+void write_record(const fs::path& file, const RunRecord& record) {
+  Json json{{"recipe_file", record.recipe_file}, {"data_folder", record.data_folder}};
+  if (record.seed) json["seed"] = *record.seed;
+  if (record.epochs) json["epochs"] = *record.epochs;
+  if (record.steps) json["steps"] = *record.steps;
+  write_file(file, json.dump(2) + "\n");
+}
+
+RunRecord read_record(const fs::path& file) {
+  try {
+    const Json json = Json::parse(read_file(file, 1 << 20));
+    RunRecord record;
+    record.recipe_file = json.at("recipe_file").get<std::string>();
+    record.data_folder = json.at("data_folder").get<std::string>();
+    if (json.contains("seed")) record.seed = json["seed"].get<std::uint64_t>();
+    if (json.contains("epochs")) record.epochs = json["epochs"].get<std::int64_t>();
+    if (json.contains("steps")) record.steps = json["steps"].get<std::int64_t>();
+    return record;
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ErrorKind::format, file.string(), join("cannot be read: ", error.what()), "name the recipe");
+  }
+}
+
+// A resumed run keeps what it was begun with unless that is given anew. Epochs and steps are one thing: when the run ends.
+TrainOptions with_record(TrainOptions options) {
+  const fs::path file = options.run_folder / "run.json";
+  if (!options.resume || options.run_folder.empty() || !fs::exists(file)) return options;
+  const RunRecord record = read_record(file);
+  if (options.data_folder.empty()) options.data_folder = record.data_folder;
+  if (!options.seed) options.seed = record.seed;
+  if (!options.epochs && !options.steps) options.epochs = record.epochs, options.steps = record.steps;
+  return options;
 }
 
 Recipe with_overrides(Recipe recipe, const TrainOptions& options) {
@@ -81,7 +123,8 @@ BleuTokenizer bleu_tokenizer_of(const std::string& language) {
 // One run, from reading the data to the final model.
 class Run {
  public:
-  Run(const Recipe& recipe, const TrainOptions& options) : recipe_(with_overrides(recipe, options)), options_(options) {}
+  Run(const Recipe& recipe, const TrainOptions& options)
+      : options_(with_record(options)), recipe_(with_overrides(recipe, options_)) {}
 
   TrainPlan plan_only() {
     data_ = read_train_data(recipe_, options_.data_folder, nullptr, [this](std::string_view phase) { observer().on_phase(phase); });
@@ -148,16 +191,24 @@ class Run {
     if (folder_->holds_checkpoint() && !options_.overwrite)
       throw Error(ErrorKind::argument, options_.run_folder.string(), "the folder already holds a run",
                   "resume it, choose another folder, or allow it to be overwritten");
-    folder_->clear();
+    folder_->check_clearable();
     data_ = read_train_data(recipe_, options_.data_folder, nullptr, phase);
     model_.emplace(model_config(recipe_, data_), stream_seed(recipe_.train.seed, Purpose::parameters));
     learner_.emplace(*model_, recipe_.train);
     state_.data_fingerprint = data_.fingerprint();
     state_.settings = settings_of(recipe_);
     lay_out();
-    write_file(folder_->path("run.json"), Json{{"recipe_file", fs::absolute(recipe_.file).string()},
-                                               {"data_folder", options_.data_folder.empty() ? "" : fs::absolute(options_.data_folder).string()}}
-                                                  .dump(2) + "\n");
+    state_.total = plan_.steps;
+    // The old run goes only now that recipe, data and tokenizer are known to be good.
+    folder_->clear();
+    record();
+  }
+
+  // run.json first: it tells that what else lies in the folder is a run's.
+  void record() {
+    write_record(folder_->path("run.json"),
+                 {fs::absolute(recipe_.file).string(), options_.data_folder.empty() ? "" : fs::absolute(options_.data_folder).string(),
+                  options_.seed, options_.epochs, options_.steps});
     write_file(folder_->path("recipe.toml"), recipe_.text);
   }
 
@@ -186,8 +237,10 @@ class Run {
     learner_->restore_moments(moments);
     state_.settings = settings_of(recipe_);
     saved_step_ = state_.step;
-    folder_->tidy(state_);
     lay_out();
+    check_total();
+    folder_->tidy(state_);
+    record();
     plan_.resumed_at = state_.step;
     for (const std::string& line : folder_->cut_log(state_.step)) {
       const Json json = Json::parse(line);
@@ -207,6 +260,18 @@ class Run {
                   join("the run was begun with ", key, " = ", then == state_.settings.end() ? "(unknown)" : then->second, ", and the recipe says ", value),
                   "set it back, or start a new run");
     }
+  }
+
+  // A rate that falls to the end of the run is another one at every step if the end moves.
+  void check_total() {
+    const TrainRecipe& train = recipe_.train;
+    const bool counts = (train.schedule == Schedule::cosine || train.schedule == Schedule::linear) && train.decay_steps == 0;
+    if (counts && state_.total > 0 && state_.total != plan_.steps)
+      throw Error(ErrorKind::config, options_.run_folder.string(),
+                  join("the run was begun for ", state_.total, " steps, and now has ", plan_.steps, "; its ", name_of(train.schedule),
+                       " schedule falls to the last step"),
+                  "set steps and epochs back, or start a new run (with train.decay_steps the end may move)");
+    state_.total = plan_.steps;
   }
 
   // Items in batches, the number of steps, the memory.
@@ -338,7 +403,7 @@ class Run {
   [[noreturn]] void refuse_number(std::int64_t step, double rate, const std::string& what) const {
     throw Error(ErrorKind::numeric, join("training step ", step), what,
                 join("lower train.rate (it is ", rate, " here), lengthen train.warmup or lower train.clip",
-                     saved_step_ > 0 ? join("; the checkpoint of step ", saved_step_, " is whole") : std::string()));
+                     saved_step_ >= 0 ? join("; the checkpoint of step ", saved_step_, " is whole") : std::string()));
   }
 
   void report_step(std::int64_t first_step, std::int64_t epoch, double rate, double norm, const LossSums& sums) {
@@ -530,8 +595,7 @@ class Run {
     result.last = state_.last;
     result.best = state_.best;
     if (end != TrainEnd::stopped) {
-      if (state_.average_steps.size() > 1) average(result);
-      else if (state_.best) folder_->link("final", folder_->checkpoint(state_.best->step));
+      make_final(result);
       result.final_folder = folder_->path("final");
     }
     result.seconds = seconds_since(begin_);
@@ -543,19 +607,40 @@ class Run {
     return result;
   }
 
-  void average(TrainResult& result) {
-    observer().on_phase(join("averaging ", state_.average_steps.size(), " checkpoints"));
+  void make_final(TrainResult& result) {
+    // A run whose end was moved to where it had been stopped may never have been validated.
+    if (!state_.best) {
+      validate(state_.epoch);
+      save();
+      result.last = state_.last;
+      result.best = state_.best;
+    }
+    const bool mean_wanted = recipe_.train.average > 0 && !state_.average_steps.empty();
+    if (!mean_wanted) {
+      save_final(load_model(folder_->checkpoint(state_.best->step)));
+      return;
+    }
+    observer().on_phase(join("averaging ", state_.average_steps.size(), state_.average_steps.size() == 1 ? " checkpoint" : " checkpoints"));
     ParameterMean mean;
-    for (std::int64_t step : state_.average_steps) mean.add(load_model_folder(folder_->checkpoint(step)).model);
+    for (std::int64_t step : state_.average_steps) mean.add(load_model(folder_->checkpoint(step)));
     Model model(model_->config(), 0);
     mean.write_into(model);
-    result.final_scores = scores_of(model, result.epoch, !data_.decode.empty());
-    folder_->save_model("averaged", model, data_.tokenizer.get(), data_.task);
-    folder_->link("final", folder_->path("averaged"));
+    save_final(model);
+    // The model that lies there, with its rounded weights.
+    result.final_scores = scores_of(load_model(folder_->path("final")), result.epoch, !data_.decode.empty());
   }
 
+  void save_final(const Model& model) {
+    try {
+      folder_->save_model("final", model, data_.tokenizer.get(), data_.task, recipe_.train.weights);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::numeric) throw;
+      throw Error(ErrorKind::numeric, error.where(), error.what_happened(), "resume with train.weights = \"float32\"");
+    }
+  }
+
+  const TrainOptions options_;
   const Recipe recipe_;
-  const TrainOptions& options_;
   std::optional<RunFolder> folder_;
   TrainData data_;
   std::optional<Model> model_;
@@ -565,7 +650,7 @@ class Run {
   std::vector<ItemLength> lengths_, valid_lengths_;
   std::vector<std::vector<std::int64_t>> epoch_plan_;
   std::int64_t planned_epoch_ = 0;
-  std::int64_t saved_step_ = 0;
+  std::int64_t saved_step_ = -1;  // none yet
   std::vector<CurvePoint> train_curve_, valid_curve_;
   std::deque<std::pair<double, std::int64_t>> recent_;  // seconds and tokens of the last steps
   Clock::time_point begin_, begin_steps_;
@@ -578,16 +663,8 @@ TrainResult train(const Recipe& recipe, const TrainOptions& options) { return Ru
 TrainPlan plan_training(const Recipe& recipe, const TrainOptions& options) { return Run(recipe, options).plan_only(); }
 
 RunSource source_of_run(const fs::path& run_folder) {
-  const fs::path file = run_folder / "run.json";
-  try {
-    const Json json = Json::parse(read_file(file, 1 << 20));
-    RunSource source;
-    source.recipe = parse_recipe(read_file(run_folder / "recipe.toml", 1 << 20), json.at("recipe_file").get<std::string>());
-    source.data_folder = json.at("data_folder").get<std::string>();
-    return source;
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorKind::format, file.string(), join("cannot be read: ", error.what()), "name the recipe");
-  }
+  const RunRecord record = read_record(run_folder / "run.json");
+  return {parse_recipe(read_file(run_folder / "recipe.toml", 1 << 20), record.recipe_file), record.data_folder};
 }
 
 }  // namespace attend

@@ -12,6 +12,7 @@
 
 #include "attend/threads.h"
 #include "attend/translate.h"
+#include "core/memory.h"
 #include "train/data.h"
 #include "train/learner.h"
 #include "train_fixture.h"
@@ -278,7 +279,7 @@ TEST_F(TrainRunTest, KeepsBestLastAndThoseToAverage) {
 }
 
 TEST_F(TrainRunTest, AverageIsTheMeanOfTheWeights) {
-  (void)train(recipe(copy_recipe + "epochs = 3\naverage = 3\n"), options("run"));
+  (void)train(recipe(copy_recipe + "epochs = 3\naverage = 3\nweights = \"float32\"\n"), options("run"));
   std::vector<std::vector<float>> parts;
   for (const auto& entry : fs::directory_iterator(at("run") / "checkpoints")) parts.push_back(weights_of(entry.path()));
   ASSERT_EQ(parts.size(), 3u);
@@ -286,6 +287,33 @@ TEST_F(TrainRunTest, AverageIsTheMeanOfTheWeights) {
   for (std::size_t i = 0; i < mean.size(); ++i)
     ASSERT_NEAR(mean[i], (double{parts[0][i]} + parts[1][i] + parts[2][i]) / 3, 1e-6);
   EXPECT_NE(parts[0], parts[1]);
+}
+
+TEST_F(TrainRunTest, FinalModelIsAFolderOfItsOwnWithHalfTheBytes) {
+  for (const std::string average : {"0", "1", "2"}) {
+    const std::string run = "average" + average;
+    const TrainResult result = train(recipe(copy_recipe + "epochs = 3\naverage = " + average + "\n"), options(run));
+    EXPECT_EQ(result.final_folder, at(run) / "final");
+    EXPECT_FALSE(fs::is_symlink(fs::symlink_status(result.final_folder)));
+    EXPECT_FALSE(fs::exists(result.final_folder / "state.safetensors"));
+    for (const SafetensorsEntry& entry : SafetensorsFile(result.final_folder / "model.safetensors").entries()) EXPECT_EQ(entry.type, NumberType::float16);
+    for (const SafetensorsEntry& entry : SafetensorsFile(at(run) / "last" / "model.safetensors").entries()) EXPECT_EQ(entry.type, NumberType::float32);
+    EXPECT_EQ(result.final_scores.has_value(), average != "0");
+    if (average == "2") continue;
+    const std::vector<float> full = weights_of(at(run) / (average == "0" ? "best" : "last")), half = weights_of(result.final_folder);
+    ASSERT_EQ(full.size(), half.size());
+    bool rounded = false;
+    for (std::size_t i = 0; i < full.size(); ++i) {
+      ASSERT_NEAR(half[i], full[i], std::abs(full[i]) / 2048 + 1e-7);
+      rounded = rounded || half[i] != full[i];
+    }
+    EXPECT_TRUE(rounded);
+  }
+  // The other type on request, also when a finished run is gone through again.
+  TrainOptions again = options("average0");
+  again.resume = true;
+  (void)train(recipe(copy_recipe + "epochs = 3\nweights = \"float32\"\n"), again);
+  EXPECT_EQ(weights_of(at("average0") / "final"), weights_of(at("average0") / "best"));
 }
 
 TEST_F(TrainRunTest, TwoTrainingsInOneFolderAreRefused) {
@@ -333,8 +361,84 @@ TEST_F(TrainRunTest, FoldersInUseAreNotOverwrittenByMistake) {
   expect_in("no checkpoint to resume from", error_of([&] { (void)train(made, nothing); }).what());
 }
 
+TEST_F(TrainRunTest, OverwritingChecksTheNewRunFirst) {
+  Recipe made = recipe(copy_recipe + "steps = 30\n");
+  made.train.steps = 2;
+  (void)train(made, options("run"));
+  const std::vector<float> before = weights_of(at("run") / "last");
+  TrainOptions again = options("run");
+  again.overwrite = true;
+  const std::string good = read_file(at("train.txt"));
+  for (const std::string& bad : {std::string("abc\n\xff\xfe\n"), std::string("abc\n\n")}) {
+    write_text(at("train.txt"), bad);
+    EXPECT_EQ(error_of([&] { (void)train(made, again); }).kind(), ErrorKind::text);
+    EXPECT_EQ(weights_of(at("run") / "last"), before);
+    EXPECT_TRUE(fs::exists(at("run") / "final" / "model.safetensors"));
+    EXPECT_EQ(read_file(at("run") / "recipe.toml"), made.text);
+  }
+  write_text(at("train.txt"), good);
+  made.train.seed = 9;
+  EXPECT_EQ(train(made, again).step, 2);
+  EXPECT_NE(weights_of(at("run") / "last"), before);
+}
+
+TEST_F(TrainRunTest, StoppedBeforeTheFirstStepIsSaved) {
+  const Recipe made = recipe(copy_recipe + "epochs = 1\n");
+  const TrainResult whole = train(made, options("whole"));
+  const std::atomic<bool> stop{true};
+  TrainOptions stopped = options("run");
+  stopped.stop = &stop;
+  const TrainResult nothing = train(made, stopped);
+  EXPECT_EQ(nothing.end, TrainEnd::stopped);
+  EXPECT_EQ(nothing.step, 0);
+  ASSERT_TRUE(fs::exists(at("run") / "last" / "state.safetensors"));
+  TrainOptions resumed = options("run");
+  resumed.resume = true;
+  EXPECT_EQ(train(made, resumed).step, whole.step);
+  EXPECT_EQ(weights_of(at("run") / "last"), weights_of(at("whole") / "last"));
+}
+
+// --seed, --epochs and --data of the first call hold for the second one, and its cosine falls to the same step.
+TEST_F(TrainRunTest, ResumedRunKeepsWhatStoodInsteadOfTheRecipe) {
+  fs::create_directories(at("data"));
+  for (const char* name : {"train.txt", "valid.txt"}) fs::rename(at(name), at("data") / name);
+  write_text(at("recipe.toml"), copy_recipe + "epochs = 40\n");
+  const Recipe made = load_recipe(at("recipe.toml"));
+  TrainOptions first = options("whole");
+  first.seed = 77;
+  first.epochs = 2;
+  first.data_folder = at("data");
+  const TrainResult whole = train(made, first);
+  StopAt observer(7);
+  first.run_folder = at("run");
+  first.observer = &observer;
+  first.stop = &observer.stop;
+  EXPECT_EQ(train(made, first).end, TrainEnd::stopped);
+  TrainOptions resumed = options("run");
+  resumed.resume = true;
+  const RunSource source = source_of_run(at("run"));
+  EXPECT_EQ(source.data_folder, fs::absolute(at("data")));
+
+  // Neither another seed nor another end under a cosine.
+  TrainOptions other = resumed;
+  other.seed = 78;
+  expect_in("train.seed = 77", error_of([&] { (void)train(source.recipe, other); }).what());
+  other = resumed;
+  other.epochs = 3;
+  const Error moved = error_of([&] { (void)train(source.recipe, other); });
+  EXPECT_EQ(moved.kind(), ErrorKind::config);
+  expect_in("cosine", moved.what());
+
+  EXPECT_EQ(plan_training(source.recipe, resumed).steps, whole.step);
+  EXPECT_EQ(train(source.recipe, resumed).step, whole.step);
+  EXPECT_EQ(weights_of(at("run") / "last"), weights_of(at("whole") / "last"));
+  EXPECT_EQ(weights_of(at("run") / "final"), weights_of(at("whole") / "final"));
+}
+
 TEST_F(TrainRunTest, ResumeRefusesAnotherRecipeAndOtherData) {
   Recipe made = recipe(copy_recipe + "steps = 30\n");
+  made.train.schedule = Schedule::linear;
+  made.train.decay_steps = 30;
   made.train.steps = 2;
   (void)train(made, options("run"));
   TrainOptions resumed = options("run");
@@ -349,6 +453,9 @@ TEST_F(TrainRunTest, ResumeRefusesAnotherRecipeAndOtherData) {
   write_text(at("train.txt"), made_up_words(1200, 5, 5, 1));
   made.train.steps = 4;  // when it ends may change
   EXPECT_EQ(train(made, resumed).step, 4);
+  made.train.steps = 30;
+  made.train.decay_steps = 0;
+  expect_in("decay_steps", error_of([&] { (void)train(made, resumed); }).what());
   const RunSource source = source_of_run(at("run"));
   EXPECT_EQ(source.recipe.text, made.text);
 }
@@ -414,9 +521,36 @@ TEST_F(TrainRunTest, PlanWritesNothing) {
   const TrainPlan plan = plan_training(made, options("run"));
   EXPECT_EQ(plan.train_items, 1200);
   EXPECT_EQ(plan.valid_items, 60);
-  EXPECT_GT(plan.peak_bytes, plan.parameters * 16);
   EXPECT_FALSE(fs::exists(at("run")));
   EXPECT_EQ(train(made, options("run")).step, plan.steps);
+}
+
+// The estimate against what the buffers really took, where parameters count most and where rows do.
+TEST_F(TrainRunTest, PlanFindsThePeakOfMemory) {
+  class Peak : public TrainObserver {
+   public:
+    void on_start(const TrainPlan& plan) override {
+      estimate = plan.peak_bytes;
+      reset_peak_memory();
+    }
+    void on_step(const StepReport&) override { measured = memory_use().peak_bytes; }
+    std::int64_t estimate = 0, measured = 0;
+  };
+  const auto changed = [](const std::string& old_line, const std::string& new_line) {
+    std::string text = copy_recipe;
+    return text.replace(text.find(old_line), old_line.size(), new_line);
+  };
+  for (const std::string& text : {changed("width = 32", "width = 256"), changed("batch_tokens = 200", "batch_tokens = 3000")}) {
+    Peak peak;
+    TrainOptions watched = options("run");
+    watched.overwrite = true;
+    watched.observer = &peak;
+    (void)train(recipe(text + "epochs = 1\n"), watched);
+    ASSERT_GT(peak.measured, 0);
+    const double ratio = static_cast<double>(peak.estimate) / static_cast<double>(peak.measured);
+    EXPECT_GT(ratio, 0.6) << peak.estimate << " estimated, " << peak.measured << " measured";
+    EXPECT_LT(ratio, 1.6) << peak.estimate << " estimated, " << peak.measured << " measured";
+  }
 }
 
 // ---- Killed at any time --------------------------------------------------------------------------------------------

@@ -107,6 +107,32 @@ TEST(TrainRecipe, ContradictionsAreRefused) {
   expect_in("above train.rate", refusal(with("rate = 0.001", "rate = 0.001\nfloor = 0.01")).what());
 }
 
+// Before any data are read, with the line of the recipe's own key.
+TEST(TrainRecipe, ContradictionsOfTheModelNameTheLine) {
+  const Error heads = refusal(with("heads = 4", "heads = 5"));
+  EXPECT_EQ(heads.kind(), ErrorKind::config);
+  expect_in("some/recipe.toml:13: model.heads is 5", heads.what());
+  const Error norm = refusal(with("heads = 4", "heads = 4\nnorm = \"rms\""));
+  expect_in("some/recipe.toml:14: model.norm_bias is true", norm.what());
+  const Error rotary = refusal(with("width = 32", "positions = \"rotary\"\nwidth = 36\nrotary_dim = 7"));
+  expect_in("some/recipe.toml:14: model.rotary_dim is 7", rotary.what());
+  const Error huge = refusal(with("width = 32", "width = 65536\nhead_dim = 65536"));
+  expect_in("some/recipe.toml:12", huge.what());
+}
+
+TEST(TrainRecipe, OpenRangesLeaveTheirLimitsOut) {
+  expect_in("above 0 and below 1", refusal(with("heads = 4", "heads = 4\nnorm_epsilon = 0")).what());
+  expect_in("above 1 and below", refusal(with("heads = 4", "heads = 4\nposition_base = 1")).what());
+  expect_in("from 0.98 to 1", refusal(with("kind = \"character\"", "kind = \"sentencepiece\"\ncoverage = 0.9")).what());
+  EXPECT_NO_THROW((void)parse_recipe(with("heads = 4", "heads = 4\nnorm_epsilon = 1e-9\nposition_base = 1.5"), ""));
+}
+
+TEST(TrainRecipe, FinalWeightsAreFloat16UnlessAskedFor) {
+  EXPECT_EQ(parse_recipe(good, "").train.weights, WeightType::float16);
+  EXPECT_EQ(parse_recipe(with("epochs = 1", "epochs = 1\nweights = \"float32\""), "").train.weights, WeightType::float32);
+  expect_in("did you mean \"float32\"?", refusal(with("epochs = 1", "epochs = 1\nweights = \"float23\"")).what());
+}
+
 // Keys, parsing and documentation come from one table; this holds it against the shipped recipes and the shipped page.
 TEST(TrainRecipe, ShippedRecipesAreValid) {
   int count = 0;
