@@ -137,7 +137,7 @@ struct ScoreEdit {
 };
 
 struct AttentionDropout {
-  float probability = 0;  // of a weight being zeroed; the others are divided by 1 - probability
+  float probability = 0;  // of a weight being zeroed, to 2^-17; the others are divided by 1 - it
   std::uint64_t seed = 0;
 };
 

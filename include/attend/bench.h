@@ -1,6 +1,6 @@
-// Measuring the engine on this machine. Every kernel is first checked against the float64 reference, then timed in
-// rounds, each beside a loop of fused multiply-adds in the same process: a noisy neighbour slows both, so the median
-// share of the machine's peak says more than any time. bench/compare.py runs these beside other engines.
+// Measuring the engine on this machine. Attention is first checked against the float64 reference, then timed in rounds,
+// each beside a loop of fused multiply-adds in the same process: a noisy neighbour slows both, so the median share of
+// the machine's peak says more than any time. bench/compare.py runs these beside other engines.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,13 @@ struct AttentionSpeed {
   int threads = 0;
   double gflops = 0, share_of_peak = 0, microseconds = 0;  // medians
   std::int64_t scratch_bytes = 0;                          // beyond inputs and outputs, all threads
-  double error = 0;                                        // largest difference from float64; 0 with dropout
+  double error = 0;                                        // largest difference from float64, see below
   std::int64_t rounds = 0;
 };
+// Before a shape is timed, 16 queries of its last item are compared with the reference, dropout included: outputs and
+// log-sum-exp, or in backward their gradients of queries, keys and values. Throws Error(numeric) where a number differs
+// by more than this; inputs are normal with deviation 1, so outputs and gradients are of that size or below.
+inline constexpr double largest_attention_error = 1e-4;
 void bench_attention(const AttentionBenchOptions& options, const std::function<void(const AttentionSpeed&)>& report);
 
 // Rates of several rounds and their median.

@@ -5,6 +5,7 @@
 
 #include "attend/attention.h"
 #include "attend/bench.h"
+#include "attend/error.h"
 #include "attend/threads.h"
 #include "bench/machine_peak.h"
 #include "core/memory.h"
@@ -91,25 +92,66 @@ void make(const Work& work, Data& data) {
   data.gradients.value = {data.value_gradient.data(), key_width, work.head_dim};
 }
 
-// Largest difference from the reference over the first rows of the last item.
-double error_of(const Work& work, const Data& data) {
-  AttentionCall some = data.call;
-  AttentionItem last = data.items.back();
-  const std::int64_t rows = std::min<std::int64_t>(last.queries, 3), scale_rows = last.query_begin;
-  // The reference numbers items from 0, and dropout with them: only undropped calls are compared here.
-  if (work.dropout > 0) return 0;
+// What is compared with the reference: the last item asks with a few of its queries only, because the reference is slow.
+// With dropout they are the first, which keep their numbers; else the last, which see the most under a causal mask.
+// Earlier items stay as empty ones, so that the item keeps its number too.
+AttentionCall some_rows(const Work& work, const Data& data, std::vector<AttentionItem>& items) {
+  items = data.items;
+  for (std::size_t i = 0; i + 1 < items.size(); ++i) items[i].queries = 0;
+  AttentionItem& last = items.back();
+  const std::int64_t rows = std::min<std::int64_t>(last.queries, 16), skipped = work.dropout > 0 ? 0 : last.queries - rows;
   last.queries = rows;
-  last.query_begin = 0;
-  some.query.data += scale_rows * some.query.row_stride;
-  const std::vector<AttentionItem> one = {last};
-  some.items = one;
+  last.query_begin += skipped;
+  last.query_position += skipped;
+  AttentionCall some = data.call;
+  some.items = items;
+  return some;
+}
+
+class Largest {
+ public:
+  // Rows `begin` to `end` of `width` numbers, without gaps.
+  void compare(const std::vector<double>& expected, const Buffer& found, std::int64_t begin, std::int64_t end, std::int64_t width) {
+    for (std::int64_t i = begin * width; i < end * width; ++i) {
+      const double difference = std::abs(expected[static_cast<std::size_t>(i)] - static_cast<double>(found.data()[i]));
+      if (!(difference <= difference_)) difference_ = difference;  // also for a NaN
+    }
+  }
+  double difference() const { return difference_; }
+
+ private:
+  double difference_ = 0;
+};
+
+double forward_error(const Work& work, const Data& data) {
+  std::vector<AttentionItem> items;
+  const AttentionCall some = some_rows(work, data, items);
   const ReferenceAttention expected = reference_forward(some);
-  double worst = 0;
-  for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t x = 0; x < work.heads * work.head_dim; ++x)
-      worst = std::max(worst, std::abs(expected.output[static_cast<std::size_t>(i * work.heads * work.head_dim + x)] -
-                                       data.output.data()[(scale_rows + i) * work.heads * work.head_dim + x]));
-  return worst;
+  const AttentionItem& last = items.back();
+  Largest largest;
+  largest.compare(expected.output, data.output, last.query_begin, last.query_begin + last.queries, work.heads * work.head_dim);
+  largest.compare(expected.log_sum_exp, data.log_sum_exp, last.query_begin, last.query_begin + last.queries, work.heads);
+  return largest.difference();
+}
+
+// The gradients are linear in the output's. With that zero but for the rows compared, the kernel that is timed, at its
+// full size, must give those rows' gradients of queries, and of all keys and values of the item.
+double backward_error(const Work& work, Data& data) {
+  std::vector<AttentionItem> items;
+  const AttentionCall some = some_rows(work, data, items);
+  const AttentionItem& last = items.back();
+  const std::int64_t width = work.heads * work.head_dim, key_width = work.key_heads * work.head_dim;
+  Buffer few = zeros(data.output_gradient.size());
+  std::copy_n(data.output_gradient.data() + last.query_begin * width, last.queries * width, few.data() + last.query_begin * width);
+  AttentionGradients gradients = data.gradients;
+  gradients.output_gradient.data = few.data();
+  attention_backward(data.call, gradients);
+  const ReferenceGradients expected = reference_backward(some, gradients.output_gradient);
+  Largest largest;
+  largest.compare(expected.query, data.query_gradient, last.query_begin, last.query_begin + last.queries, width);
+  largest.compare(expected.key, data.key_gradient, last.key_begin, last.key_begin + last.keys, key_width);
+  largest.compare(expected.value, data.value_gradient, last.key_begin, last.key_begin + last.keys, key_width);
+  return largest.difference();
 }
 
 AttentionSpeed measure(const Work& work, const std::string& target, double seconds) {
@@ -120,7 +162,12 @@ AttentionSpeed measure(const Work& work, const std::string& target, double secon
     else attention_forward(data.call);
   };
   attention_forward(data.call);
-  const double error = error_of(work, data);
+  const double error = work.backward ? backward_error(work, data) : forward_error(work, data);
+  if (!(error <= largest_attention_error))
+    throw Error(ErrorKind::numeric, join("bench ", work.name),
+                join(work.backward ? "backward" : "forward", " on ", target, " differs from the reference by ", error, ", more than ",
+                     largest_attention_error),
+                "the kernel is wrong on this machine: do not use it, and report the target");
   reset_peak_memory();
   const std::int64_t live = memory_use().live_bytes;
   run();
@@ -208,12 +255,15 @@ void bench_attention(const AttentionBenchOptions& options, const std::function<v
       {"dropout_1024", 1, 1024, 1024, 12, 12, 64, false, 0.1f, false, true},
   };
   force_kernel_target(options.target);
+  // Also when a check or the report throws.
+  struct Release {
+    ~Release() { force_kernel_target(""); }
+  } release;
   const std::string target = options.target.empty() ? kernel_targets().front() : options.target;
   for (const Work& work : works)
     if (std::string(work.name).find(options.only) != std::string::npos &&
         (options.pass.empty() || options.pass == (work.backward ? "backward" : "forward")))
       report(measure(work, target, options.seconds));
-  force_kernel_target("");
 }
 
 }  // namespace attend

@@ -49,18 +49,23 @@ __attribute__((target("avx512f"), noinline)) double multiply_adds_512(std::int64
   sink = _mm512_cvtss_f32(sums[0]);
   return 2.0 * 12 * 16 * static_cast<double>(count);
 }
-double chains(std::int64_t count) {
-  return __builtin_cpu_supports("avx512f") ? multiply_adds_512(count) : multiply_adds_256(count);
-}
-#else
-double chains(std::int64_t count) {
+#endif
+
+double multiply_adds_plain(std::int64_t count) {
   float sums[16] = {};
   for (std::int64_t i = 0; i < count; ++i)
     for (float& sum : sums) sum = std::fma(sum, 0.999f, 0.001f);
   sink = sums[0] + sums[7];
   return 2.0 * 16 * static_cast<double>(count);
 }
+
+double chains(std::int64_t count) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return multiply_adds_512(count);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return multiply_adds_256(count);
 #endif
+  return multiply_adds_plain(count);
+}
 
 }  // namespace
 

@@ -269,7 +269,7 @@ TEST(AttentionGradient, Dropout) {
   ASSERT_GT(zeros, 20);
   c.weight_factor = [=](std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
     const AttentionItem& item = items[index(b)];
-    return dropped.at(item.query_begin + i, h * 5 + j) == 0 ? 0 : 1 / (1 - static_cast<double>(0.4f));
+    return dropped.at(item.query_begin + i, h * 5 + j) == 0 ? 0 : 65536.0 / (65536 - 26214);
   };
   check(c);
 }

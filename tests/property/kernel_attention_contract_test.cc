@@ -202,6 +202,76 @@ TEST(AttentionContract, SameBitsForAnyNumberOfThreads) {
   set_threads(before);
 }
 
+// Whatever axes the bias is broadcast over, also keys, and even where strides overlap: then many scores add to one
+// element of its gradient, which no two threads may do at once.
+TEST(AttentionContract, BiasGradientOfAnyStrides) {
+  const int before = threads();
+  struct Strides {
+    std::int64_t item, head, query, key;
+  };
+  for (const bool long_item : {false, true})
+    for (const Strides& strides : {Strides{360'000, 180'000, 600, 1}, Strides{0, 180'000, 600, 1}, Strides{360'000, 0, 600, 1}, Strides{0, 0, 600, 1},
+                                   Strides{600, 300, 1, 0}, Strides{0, 0, 1, 0}, Strides{1200, 600, 0, 1}, Strides{1, 0, 0, 0}, Strides{0, 0, 0, 0},
+                                   Strides{0, 0, 1, 1}, Strides{1, 1, 1, 1}, Strides{0, 0, 1, 300}}) {
+      CaseOptions options = typical("c");
+      options.key_heads = options.query_heads = 2;
+      if (long_item) {
+        options.items = {{300, 500}};
+        options.query_heads = options.key_heads = 1;
+      }
+      AttentionCase given(options);
+      const std::string what = join("strides ", strides.item, ' ', strides.head, ' ', strides.query, ' ', strides.key);
+      const auto items = static_cast<std::int64_t>(options.items.size());
+      given.bias = given.numbers(1 + (items - 1) * strides.item + (options.query_heads - 1) * strides.head + 299 * strides.query + 599 * strides.key);
+      given.call.rules.bias = {given.bias.data(), strides.item, strides.head, strides.query, strides.key};
+      set_threads(1);
+      run(given);
+      const CaseGradients alone = run_backward(given);
+      std::vector<double> expected = reference_backward(given.call, given.output_gradient_view()).bias;
+      expected.resize(given.bias.size());
+      expect_close(alone.bias, expected, 1e-5, what);
+      for (int count = 2; count <= 4; ++count) {
+        set_threads(count);
+        const CaseGradients found = run_backward(given);
+        EXPECT_TRUE(same_bits(alone.bias, found.bias)) << what << ", threads " << count;
+        EXPECT_TRUE(same_bits(alone.query, found.query)) << what << ", threads " << count;
+        EXPECT_TRUE(same_bits(alone.key, found.key)) << what << ", threads " << count;
+      }
+    }
+  set_threads(before);
+}
+
+// 16 random bits decide: a probability of 1e-5 is one in 65536, one of 0.99999 leaves one in 65536, and the factor is
+// that of what is really drawn.
+TEST(AttentionContract, KeptWeightsMakeUpForWhatTheDrawsDrop) {
+  struct Case {
+    float probability;
+    double drawn;
+  };
+  for (const Case& each : {Case{1e-5f, 1.0 / 65536}, Case{0.1f, 6554.0 / 65536}, Case{0.9999f, 65529.0 / 65536}}) {
+    CaseOptions options;
+    options.items = {{64, 64}};
+    options.query_heads = options.key_heads = 1;
+    options.dropout = each.probability;
+    AttentionCase given(options);
+    std::fill(given.query.begin(), given.query.end(), 0.0f);
+    std::fill(given.value.begin(), given.value.end(), 1.0f);
+    run(given);
+    // Every output is a count of kept weights, each of 1/64 times the factor.
+    for (std::int64_t row = 0; row < 64; ++row) {
+      const double count = given.output[index_of(row * given.output_stride)] * 64 * (1 - each.drawn);
+      EXPECT_NEAR(count, std::round(count), 1e-4) << each.probability;
+      EXPECT_LE(count, 64.001);
+    }
+  }
+  CaseOptions all;
+  all.dropout = std::nextafter(1.0f, 0.0f);  // nothing is kept
+  AttentionCase given(all);
+  run(given);
+  for (std::int64_t row = 0; row < 5; ++row)
+    for (std::int64_t x = 0; x < 16; ++x) EXPECT_EQ(given.output[index_of(row * given.output_stride + x)], 0.0f);
+}
+
 TEST(AttentionContract, AnItemAloneHasTheBitsItHasInABatch) {
   AttentionCase given(typical("c", "s"));
   run(given);
@@ -321,7 +391,7 @@ TEST(AttentionContract, PermutingKeysChangesNothing) {
   for (std::size_t i = 0; i < before.size(); ++i) ASSERT_NEAR(before[i], given.output[i], 2e-6);
 }
 
-// Equal values come back whatever the weights, so an output with dropout is value * kept / (1 - probability).
+// Equal values come back whatever the weights, so an output with dropout is value * kept * factor.
 TEST(AttentionContract, DropoutKeepsItsProbability) {
   on_every_target([](const std::string&) {
     CaseOptions options;

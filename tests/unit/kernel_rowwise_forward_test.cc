@@ -362,7 +362,7 @@ TEST_P(Rowwise, DropoutFollowsPhilox) {
         const auto words = philox({0x9ABCDEF0u, 0x12345678u}, {static_cast<std::uint32_t>(j / 128 * 16 + j % 16), static_cast<std::uint32_t>(r), 0, 0x44524F50u});
         const std::uint32_t word = words[static_cast<std::size_t>(j / 16 % 4)];
         const std::uint32_t draw = j % 128 < 64 ? word & 0xFFFFu : word >> 16;
-        const float expected = draw >= 19661 ? x[at] * (1.0f / (1.0f - 0.3f)) : 0;
+        const float expected = draw >= 19661 ? x[at] * (65536.0f / (65536 - 19661)) : 0;
         ASSERT_EQ(y[at], expected) << r << "," << j;
         ASSERT_NEAR(added[at], static_cast<double>(empty[at]) + expected, 1e-6);
         ASSERT_EQ(in_place[at], expected);

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "attend/error.h"
+#include "kernel/attention/attention_dropout.h"
 #include "kernel/attention/attention_plan.h"
 
 namespace attend {
@@ -143,7 +144,7 @@ AttentionJob make_job(const AttentionCall& call) {
   job.plain_scores = call.rules.soft_cap == 0 && call.rules.slopes.empty() && call.rules.relative.table == nullptr &&
                      call.rules.bias.data == nullptr && call.edits.empty();
   job.drop_below = static_cast<std::uint32_t>(std::lround(static_cast<double>(call.dropout.probability) * 65536));
-  job.kept_factor = job.drop_below == 0 ? 1.0f : static_cast<float>(1 / (1 - static_cast<double>(call.dropout.probability)));
+  job.kept_factor = static_cast<float>(kept_factor_of(job.drop_below));
   return job;
 }
 

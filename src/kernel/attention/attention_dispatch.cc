@@ -1,8 +1,11 @@
 // Which implementation answers which part of a call, and how the parts become tasks. Parts never share an output, and
 // every row's sums run in an order of their own, so neither the grouping nor the threads change a bit of the result.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <utility>
 
 #include "attend/attention.h"
 #include "attend/error.h"
@@ -291,11 +294,40 @@ bool items_share_keys(const AttentionCall& call) {
   return false;
 }
 
+// Whether scores of different items, heads or keys may have the same element of the bias, which then gets the sum of
+// their gradients. Told from the strides: axes nest when a step along one is longer than all shorter ones together.
+// Strides that do not nest count as shared, which only costs speed.
+struct BiasSharing {
+  bool items = false, heads = false, keys = false;
+};
+
+BiasSharing bias_sharing(const AttentionCall& call) {
+  const ScoreBias& bias = call.rules.bias;
+  std::int64_t queries = 1, keys = 1;
+  for (const AttentionItem& item : call.items) {
+    queries = std::max(queries, item.queries);
+    keys = std::max(keys, item.keys);
+  }
+  std::array<std::pair<std::int64_t, std::int64_t>, 4> axes{{{std::abs(bias.item_stride), static_cast<std::int64_t>(call.items.size())},
+                                                              {std::abs(bias.head_stride), call.query_heads},
+                                                              {std::abs(bias.query_stride), queries},
+                                                              {std::abs(bias.key_stride), keys}}};
+  std::sort(axes.begin(), axes.end());
+  double reach = 0;  // largest distance that the shorter axes span
+  for (const auto& [stride, size] : axes) {
+    if (stride == 0 || size <= 1) continue;
+    if (static_cast<double>(stride) <= reach) return {true, true, true};
+    reach += static_cast<double>(stride) * static_cast<double>(size - 1);
+  }
+  return {bias.item_stride == 0, bias.head_stride == 0, bias.key_stride == 0};
+}
+
 Sharing sharing_of(const AttentionCall& call, const AttentionGradients& gradients) {
   bool items = items_share_keys(call) || gradients.relative_table != nullptr, heads = false;
   if (gradients.bias != nullptr) {
-    items |= call.rules.bias.item_stride == 0;
-    heads |= call.rules.bias.head_stride == 0;
+    const BiasSharing bias = bias_sharing(call);
+    items |= bias.items;
+    heads |= bias.heads;
   }
   return items && heads ? Sharing::both : items ? Sharing::items : heads ? Sharing::heads : Sharing::none;
 }
@@ -337,7 +369,8 @@ void plan_backward(const AttentionCall& call, const AttentionGradients& gradient
   }
   if (sharing == Sharing::heads) return;
 
-  if (static_cast<std::int64_t>(parts.size()) < 2 * threads() && threads() > 1) {
+  const bool keys_share = gradients.bias != nullptr && bias_sharing(call).keys;
+  if (static_cast<std::int64_t>(parts.size()) < 2 * threads() && threads() > 1 && !keys_share) {
     // Too few to share out: one sweep over keys for the queries' rows, another over rows for keys and values. Rebuilding
     // the weights twice costs 7 products for 5, so it is done only here; the bits are the same.
     const std::vector<BackwardPart> whole = parts;

@@ -19,7 +19,7 @@ struct AttentionJob {
   float scale = 0;
   bool plain_scores = true;       // no score rule beyond the scale and the sink
   std::uint32_t drop_below = 0;   // a weight is dropped when its 16 random bits are below this; 0: no dropout
-  float kept_factor = 1;          // 1 / (1 - probability)
+  float kept_factor = 1;          // see kept_factor_of
 };
 
 AttentionJob make_job(const AttentionCall& call);

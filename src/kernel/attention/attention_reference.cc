@@ -144,11 +144,11 @@ std::vector<Score> score_row(const Place& place, std::int64_t i) {
   return scores;
 }
 
-// 0 where the weight is dropped, else 1 / (1 - probability).
+// 0 where the weight is dropped, else what makes up for those dropped.
 double dropout_factor(const AttentionJob& job, const Place& place, std::int64_t i, std::int64_t j) {
   if (job.drop_below == 0) return 1;
   if (dropout_drops(job.call->dropout.seed, place.index, place.head, i, j, job.drop_below)) return 0;
-  return 1 / (1 - static_cast<double>(job.call->dropout.probability));
+  return kept_factor_of(job.drop_below);
 }
 
 std::int64_t query_rows(const AttentionCall& call) {

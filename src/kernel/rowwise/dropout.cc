@@ -124,7 +124,8 @@ HWY_EXPORT(dropout_range);
 void dropout_rows(Rows x, float probability, std::uint64_t seed, MutableRows y, bool accumulate) {
   Dropout job{x, y, 0, 0, accumulate, {}};
   job.threshold = static_cast<std::int32_t>(std::lround(static_cast<double>(probability) * 65536));
-  job.scale = job.threshold < 65536 ? 1.0f / (1.0f - probability) : 0.0f;
+  // By the probability that the draws really have, so that the mean stays what it was.
+  job.scale = job.threshold < 65536 ? 65536.0f / static_cast<float>(65536 - job.threshold) : 0.0f;
   std::uint32_t key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
   for (std::uint32_t* key : job.keys) {
     key[0] = key0;

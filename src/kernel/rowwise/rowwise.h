@@ -67,7 +67,7 @@ void accumulate_rows(Rows x, float scale, MutableRows y);  // y += scale * x
 void sum_over_rows(Rows x, float* sums);                   // sums[width] += sum over rows, rows in order
 
 // ---- Dropout ---------------------------------------------------------------------------------------------------
-// y = x * kept / (1 - probability); kept depends only on (seed, row, column). Backward is the same call on the gradient.
+// y = x * kept / (1 - probability), the probability rounded to 16 bits; kept depends only on (seed, row, column). Backward is the same call on the gradient.
 // With accumulate, y += instead. In place allowed.
 void dropout_rows(Rows x, float probability, std::uint64_t seed, MutableRows y, bool accumulate = false);
 
