@@ -3,6 +3,7 @@
 #include <iostream>
 #include <memory>
 
+#include "attend/error.h"
 #include "attend/train.h"
 #include "commands.h"
 #include "input_output.h"
@@ -26,7 +27,9 @@ struct Options {
 };
 
 void run(const Options& options, const Globals& globals) {
-  const Recipe recipe = load_recipe(options.recipe);
+  if (options.recipe.empty() && !options.resume) throw CLI::RequiredError("RECIPE");
+  if (options.recipe.empty() && options.output.empty()) throw CLI::RequiredError("--output, the folder of the run to resume,");
+  const Recipe recipe = options.recipe.empty() ? source_of_run(options.output).recipe : load_recipe(options.recipe);
   TrainOptions train_options;
   train_options.run_folder = options.output.empty() ? "runs/" + std::filesystem::path(options.recipe).stem().string() : options.output;
   train_options.data_folder = options.data;
@@ -44,7 +47,10 @@ void run(const Options& options, const Globals& globals) {
     out.flush();
     return;
   }
-  TrainProgress progress;
+  if (!options.resume && !options.overwrite && std::filesystem::exists(train_options.run_folder / "last"))
+    throw Error(ErrorKind::argument, train_options.run_folder.string(), "the folder already holds a run",
+                "give --resume, another --output, or --overwrite");
+  TrainProgress progress(&stop_asked);
   train_options.observer = &progress;
   train_options.stop = &stop_asked;
   std::signal(SIGINT, ask_to_stop);
@@ -63,8 +69,11 @@ void run(const Options& options, const Globals& globals) {
     out.json(summary);
   } else {
     std::cerr << "attend: " << end << " at step " << result.step << " after " << short_time(result.seconds) << '\n';
-    if (result.end == TrainEnd::stopped)
-      std::cerr << "attend: saved; go on with: attend train " << options.recipe << " --output " << train_options.run_folder.string() << " --resume\n";
+    const std::string folder = train_options.run_folder.string();
+    if (result.end == TrainEnd::stopped && std::filesystem::exists(train_options.run_folder / "last"))
+      std::cerr << "attend: saved; go on with: attend train --resume --output " << folder << '\n';
+    else if (result.end == TrainEnd::stopped)
+      std::cerr << "attend: nothing was saved\n";
     else
       out.line(result.final_folder.string());
   }
@@ -76,7 +85,7 @@ void run(const Options& options, const Globals& globals) {
 void add_train(CLI::App& program, Globals& globals) {
   CLI::App* command = program.add_subcommand("train", "Train a model by a recipe");
   auto options = std::make_shared<Options>();
-  command->add_option("recipe", options->recipe, "TOML file; `attend describe --recipe-keys` lists what it may say")->required()->type_name("RECIPE");
+  command->add_option("recipe", options->recipe, "TOML file; `attend describe --recipe-keys` lists what it may say (with --resume: that of the run)")->type_name("RECIPE");
   command->add_option("--output,-o", options->output, "Run folder for checkpoints, log and loss curve (default: runs/NAME)")->type_name("FOLDER");
   command->add_option("--data", options->data, "Folder that the recipe's data paths are in")->type_name("FOLDER");
   command->add_flag("--resume", options->resume, "Go on from the last checkpoint, as if the run had never stopped");
@@ -89,6 +98,7 @@ void add_train(CLI::App& program, Globals& globals) {
       "Prints the folder of the finished model, for `attend translate --model`.\n"
       "Examples:\n"
       "  attend train recipe/tatoeba-zh-en.toml --output runs/translator\n"
+      "  attend train --resume --output runs/translator\n"
       "  attend train recipe/names.toml --data my-data --plan");
   command->callback([options, &globals] { run(*options, globals); });
 }

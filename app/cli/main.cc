@@ -56,6 +56,8 @@ int main(int count, char** arguments) {
   add_bench(program, globals);
   add_completion(program, globals);
   add_version(program, globals);
+  for (CLI::App* command : program.get_subcommands({}))
+    command->footer("Options of every command: --threads N, --seed N, --json (see `attend --help`).\n\n" + command->get_footer());
 
   try {
     program.parse(count, arguments);
@@ -76,7 +78,7 @@ int main(int count, char** arguments) {
     return 1;
   } catch (const attend::Error& error) {
     print_error(error.what());
-    return error.where() == "set_threads" ? 2 : 1;
+    return error.kind() == attend::ErrorKind::argument ? 2 : 1;
   } catch (const std::bad_alloc&) {
     print_error("out of memory; use a smaller batch or a shorter text");
     return 1;

@@ -43,6 +43,13 @@ void TrainProgress::draw(const std::string& text) {
   line_open_ = true;
 }
 
+void TrainProgress::notice_stop(const char* when) {
+  if (stop_noticed_ || stop_ == nullptr || !stop_->load()) return;
+  stop_noticed_ = true;
+  clear_line();
+  std::cerr << "attend: stopping " << when << '\n';
+}
+
 void TrainProgress::on_phase(std::string_view phase) {
   clear_line();
   std::cerr << "attend: " << phase << '\n';
@@ -58,9 +65,11 @@ void TrainProgress::on_start(const TrainPlan& plan) {
   if (plan.left_out) std::cerr << "  " << plan.left_out << " items left out: too long\n";
   if (plan.skipped_empty) std::cerr << "  " << plan.skipped_empty << " pairs left out: empty\n";
   if (plan.replaced) std::cerr << "  " << plan.replaced << " ill-formed UTF-8 sequences replaced\n";
+  notice_stop("before the next step");
 }
 
 void TrainProgress::on_step(const StepReport& report) {
+  notice_stop("after this step");
   const bool terminal = is_terminal(STDERR_FILENO);
   if (report.seconds - last_drawn_ < (terminal ? redraw_seconds : quiet_seconds) && report.step != report.steps) return;
   last_drawn_ = report.seconds;
@@ -90,9 +99,12 @@ void TrainProgress::on_validation(const ValidationReport& report) {
   std::cerr << text << (report.best ? "  (best)" : "") << '\n';
 }
 
-void TrainProgress::on_save(const std::filesystem::path&, std::int64_t) {}
+void TrainProgress::on_save(const std::filesystem::path&, std::int64_t) { notice_stop("after this step"); }
 
-void TrainProgress::end() { clear_line(); }
+void TrainProgress::end() {
+  notice_stop("after this step");
+  clear_line();
+}
 
 Json to_json(const TrainPlan& plan) {
   return {{"title", plan.title},

@@ -172,7 +172,7 @@ TEST_F(Cli, BadTextIsRefusedByFileAndLine) {
   for (int i = 0; i < 600; ++i) endless += "tea and ";
   const Result longer = run("translate --longest-line 100000", endless + "\n");
   EXPECT_EQ(longer.code, 1);
-  EXPECT_NE(longer.err.find("position"), std::string::npos) << longer.err;
+  EXPECT_NE(longer.err.find("reads at most"), std::string::npos) << longer.err;
   EXPECT_NE(run("translate no-such-file").code, 0);
 }
 
@@ -186,11 +186,17 @@ TEST_F(Cli, AFullDiskIsAnErrorAndAClosedPipeIsQuiet) {
   const Result full = run("translate", "I like you.\n", " > /dev/full");
   EXPECT_EQ(full.code, 1);
   EXPECT_NE(full.err.find("standard output"), std::string::npos) << full.err;
+  // Far more than a pipe holds, so that attend meets the closed end; its own standard error and exit code are looked at.
   std::string many;
-  for (int i = 0; i < 2000; ++i) many += "I like you.\n";
-  const Result closed = run("tokenize", many, " | head -n 1 > '" + path("out").string() + "'");
-  EXPECT_EQ(closed.code, 0);
-  EXPECT_EQ(lines_of(closed.out).size(), 1u);
+  for (int i = 0; i < 40000; ++i) many += "I like you.\n";
+  write("many", many);
+  const std::string script = std::string("'") + ATTEND_PROGRAM + "' tokenize < '" + path("many").string() + "' 2> '" + path("err").string() +
+                             "' | head -n 1 > '" + path("out").string() + "'; echo ${PIPESTATUS[0]} > '" + path("code").string() + "'";
+  write("script.sh", script);
+  ASSERT_EQ(std::system(("bash '" + path("script.sh").string() + "'").c_str()), 0);
+  EXPECT_EQ(contents(path("code")), "1\n");
+  EXPECT_EQ(contents(path("err")), "");
+  EXPECT_EQ(lines_of(contents(path("out"))).size(), 1u);
 }
 
 // ---- The other commands ----------------------------------------------------------------------------------------------
@@ -256,7 +262,7 @@ TEST_F(Cli, TrainsResumesAndUsesTheModel) {
 
   // Stopped after 25 steps and resumed: the same bytes.
   ASSERT_EQ(run("train " + recipe.string() + " --steps 25 -o " + path("parts").string()).code, 0);
-  const Result resumed = run("train --json --resume " + recipe.string() + " -o " + path("parts").string());
+  const Result resumed = run("train --json --resume --steps 60 -o " + path("parts").string());
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_EQ(contents(path("whole") / "last" / "model.safetensors"), contents(path("parts") / "last" / "model.safetensors"));
   EXPECT_TRUE(contents(path("whole") / "loss.svg").starts_with("<svg"));
@@ -267,7 +273,7 @@ TEST_F(Cli, TrainsResumesAndUsesTheModel) {
   EXPECT_FALSE(generated.out.empty());
 
   const Result again = run("train " + recipe.string() + " -o " + path("whole").string());
-  EXPECT_EQ(again.code, 1) << "a folder that holds a run is not overwritten silently";
+  EXPECT_EQ(again.code, 2) << "a folder that holds a run is not overwritten silently";
   EXPECT_NE(again.err.find("--"), std::string::npos) << again.err;
 }
 
@@ -297,6 +303,39 @@ TEST_F(Cli, CtrlCSavesAndResumeGoesOn) {
   const Result resumed = run("train --json --resume " + recipe.string() + " --steps " + std::to_string(step + 10) + " -o " + folder);
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_EQ(Json::parse(resumed.out)["step"], step + 10);
+}
+
+// Under a cosine every step's rate depends on where the run ends: the resumed run must know --steps of the first call.
+TEST_F(Cli, ResumesACosineWithItsOverridesAndNoRecipe) {
+  const fs::path recipe = tiny_recipe("schedule = \"cosine\"\n");
+  const std::string folder = path("stopped").string(), errors = path("child-err").string();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::freopen(errors.c_str(), "w", stderr);
+    std::freopen("/dev/null", "w", stdout);
+    ::execl(ATTEND_PROGRAM, "attend", "train", recipe.c_str(), "--steps", "600", "--seed", "5", "-o", folder.c_str(), nullptr);
+    ::_exit(127);
+  }
+  for (int i = 0; i < 3000 && !fs::exists(fs::path(folder) / "last"); ++i) ::usleep(10000);
+  ::kill(child, SIGINT);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << contents(errors);
+  EXPECT_NE(contents(errors).find("attend: stopping "), std::string::npos) << contents(errors);
+  const std::string advice = "attend train --resume --output " + folder;
+  EXPECT_NE(contents(errors).find("attend: saved; go on with: " + advice), std::string::npos) << contents(errors);
+  ASSERT_LT(Json::parse(lines_of(contents(fs::path(folder) / "train.jsonl")).back())["step"], 600);
+
+  const Result moved = run("train --resume --steps 700 -o " + folder);
+  EXPECT_EQ(moved.code, 1);
+  EXPECT_NE(moved.err.find("cosine"), std::string::npos) << moved.err;
+  const Result resumed = run("train --json --resume --output " + folder);
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(Json::parse(resumed.out)["step"], 600);
+  ASSERT_EQ(run("train " + recipe.string() + " --steps 600 --seed 5 -o " + path("whole").string()).code, 0);
+  for (const char* model : {"last", "final"})
+    EXPECT_EQ(contents(path("whole") / model / "model.safetensors"), contents(fs::path(folder) / model / "model.safetensors")) << model;
+  EXPECT_EQ(run("train --resume").code, 2);
 }
 
 TEST_F(Cli, BadRecipesNameFileLineAndNearestKey) {
