@@ -102,7 +102,7 @@ class Model {
   const TransformerConfig& config() const;
   std::vector<Parameter>& parameters();
   const std::vector<Parameter>& parameters() const;
-  Parameter& parameter(const std::string& name);  // throws Error(argument) with the nearest names
+  Parameter& parameter(const std::string& name);  // throws Error(argument) with the nearest name
   std::int64_t parameter_count() const;           // tied tables count once
   // All sites a forward pass of this model visits.
   std::vector<Site> sites() const;

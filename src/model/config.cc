@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "attend/error.h"
+#include "model/parts.h"
 
 namespace attend {
 namespace {
@@ -12,6 +13,7 @@ constexpr std::int64_t largest_size = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t most_layers = 4096;
 // Tables by position are made in full; a config alone must not fill the memory.
 constexpr std::int64_t most_positions = std::int64_t{1} << 22;
+constexpr std::int64_t most_table_numbers = std::int64_t{1} << 28;
 // 2^36 numbers are 256 GiB: more than one process of this library can train or run.
 constexpr double most_parameters = 68719476736.0;
 
@@ -84,6 +86,19 @@ void check_positions(const TransformerConfig& config) {
   }
 }
 
+// Sinusoids (one table a stack) and rotations are in no file, so no file bounds them.
+void check_tables(const TransformerConfig& config) {
+  const int stacks = (config.encoder ? 1 : 0) + (config.decoder ? 1 : 0);
+  const std::int64_t row = config.positions == PositionKind::sinusoidal ? stacks * config.width
+                           : config.positions == PositionKind::rotary   ? config.rotary_width()
+                                                                        : 0;
+  if (row > 0 && config.max_positions > most_table_numbers / row)
+    refuse("max_positions", config.max_positions,
+           join("at most ", most_table_numbers / row, ", because a position takes ", row, " numbers of a table that is made in full"));
+}
+
+}  // namespace
+
 double count_parameters(const TransformerConfig& config) {
   const double width = static_cast<double>(config.width), head = static_cast<double>(config.head_width());
   const double attention = 2 * width * head * static_cast<double>(config.heads + config.key_head_count());
@@ -93,12 +108,15 @@ double count_parameters(const TransformerConfig& config) {
     if (!*stack) continue;
     const bool cross = stack == &config.decoder && config.encoder;
     count += static_cast<double>((*stack)->layers) * ((cross ? 2 : 1) * attention + feed_forward) +
-             width * static_cast<double>((*stack)->vocabulary + (*stack)->input_width);
+             width * static_cast<double>((*stack)->input_width);
+    if (!config.shared_embeddings || stack == &config.decoder) count += width * static_cast<double>((*stack)->vocabulary);
+    if (config.positions == PositionKind::learned) count += width * static_cast<double>(config.max_positions);
+    if (config.positions == PositionKind::relative_bias)
+      count += static_cast<double>(config.relative_buckets) * static_cast<double>(config.heads);
   }
-  return count;
+  if (!config.tied_logits) count += width * static_cast<double>(config.output_vocabulary());
+  return count + width * static_cast<double>(config.classes);
 }
-
-}  // namespace
 
 void TransformerConfig::check() const {
   if (!encoder && !decoder)
@@ -122,6 +140,7 @@ void TransformerConfig::check() const {
     refuse("norm_bias", yes_no(true), "false, because norm is rms", "a root mean square norm has a gain only");
 
   check_positions(*this);
+  check_tables(*this);
   check_range("window", window, 0);
 
   if (!std::isfinite(embedding_scale) || embedding_scale == 0)

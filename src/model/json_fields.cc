@@ -167,26 +167,4 @@ void read_fields(const std::string& text, const std::string& source, const std::
   Reader(source).read(Json::parse(text), "", fields);
 }
 
-std::string nearest_name(const std::string& name, const std::vector<std::string>& names) {
-  // A slip is at most two edits, or a third of a long name; more than that is another word.
-  std::size_t best = std::max<std::size_t>(2, name.size() / 3) + 1;
-  if (name.size() > 100) return {};
-  std::string nearest;
-  for (const std::string& each : names) {
-    std::vector<std::size_t> row(each.size() + 1);
-    for (std::size_t j = 0; j <= each.size(); ++j) row[j] = j;
-    for (std::size_t i = 1; i <= name.size(); ++i) {
-      std::size_t diagonal = row[0];
-      row[0] = i;
-      for (std::size_t j = 1; j <= each.size(); ++j) {
-        const std::size_t substituted = diagonal + (name[i - 1] == each[j - 1] ? 0 : 1);
-        diagonal = row[j];
-        row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
-      }
-    }
-    if (row[each.size()] < best) best = row[each.size()], nearest = each;
-  }
-  return nearest;
-}
-
 }  // namespace attend

@@ -13,6 +13,8 @@
 #include <variant>
 #include <vector>
 
+#include "core/names.h"
+
 namespace attend {
 
 // An enumeration written as one of `names`; get and set use indices into them.
@@ -62,8 +64,5 @@ void read_fields(const std::string& text, const std::string& source, const std::
 
 // Throws Error(format) if `text` is not JSON, is nested deeper than `most_depth` or names a key twice in one object.
 void check_json(std::string_view text, const std::string& source, int most_depth = 16);
-
-// The name with the smallest edit distance (Levenshtein 1966) to `name`, or "" if none is near enough to be a slip.
-std::string nearest_name(const std::string& name, const std::vector<std::string>& names);
 
 }  // namespace attend

@@ -1,6 +1,7 @@
 #include "model/kv_cache.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 namespace attend {
@@ -13,6 +14,8 @@ KvCache::KvCache(const Model& model)
 }
 
 KvCache::KvCache(const Model& model, std::shared_ptr<const CrossMemory> memory, std::int64_t item) : KvCache(model) {
+  if (!memory)
+    throw Error(ErrorKind::argument, "KvCache", "the encoder's memory is null", "give what share_memory() returned");
   const auto items = static_cast<std::int64_t>(memory->offsets.size()) - 1;
   if (item < 0 || item >= items) throw Error(ErrorKind::argument, "KvCache", join("item ", item, " of a memory of ", items, " items"));
   memory_ = std::move(memory);
@@ -48,6 +51,10 @@ void KvAccess::write(KvCache& cache, std::size_t layer, const Tensor& keys, cons
       std::copy_n(pages[index]->keys.data(), slot * width, copy->keys.data());
       std::copy_n(pages[index]->values.data(), slot * width, copy->values.data());
       pages[index] = std::move(copy);
+    } else {
+      // use_count() is a relaxed read. A fork on another thread may just have let go of this page: its reads, released
+      // by the count it gave back, must be over before the page is written.
+      std::atomic_thread_fence(std::memory_order_acquire);
     }
     std::copy_n(keys.row(first_row + row), width, pages[index]->keys.data() + slot * width);
     std::copy_n(values.row(first_row + row), width, pages[index]->values.data() + slot * width);
@@ -70,6 +77,29 @@ void KvAccess::cross_pages(const KvCache& cache, std::size_t layer, std::vector<
     keys.push_back(memory.keys[layer].row(row));
     values.push_back(memory.values[layer].row(row));
   }
+}
+
+void KvAccess::check(const KvCache& cache, const TransformerConfig& config, const char* operation, std::size_t item) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorKind::argument, operation, join("the cache of item ", item, " ", what), "make it for this model");
+  };
+  const auto layers = static_cast<std::size_t>(config.decoder->layers);
+  const std::int64_t width = config.key_head_count() * config.head_width();
+  if (cache.layers_.size() != layers) refuse(join("has ", cache.layers_.size(), " layers and the model ", layers));
+  if (cache.row_floats_ != width) refuse(join("holds keys of ", cache.row_floats_, " numbers and the model's have ", width));
+  if (!config.encoder) {
+    if (cache.memory_) refuse("has an encoder's memory and the model has no encoder");
+    return;
+  }
+  if (cross_rows(cache) == 0)
+    throw Error(ErrorKind::argument, operation, join("the cache of item ", item, " has no encoder memory"), "make it from share_memory()");
+  const CrossMemory& memory = *cache.memory_;
+  if (memory.keys.size() != layers || memory.values.size() != layers)
+    refuse(join("has an encoder memory of ", memory.keys.size(), " layers and the model ", layers));
+  for (std::size_t layer = 0; layer < layers; ++layer)
+    for (const Tensor* rows : {&memory.keys[layer], &memory.values[layer]})
+      if (rows->width() != width)
+        refuse(join("has an encoder memory of keys of ", rows->width(), " numbers and the model's have ", width));
 }
 
 std::int64_t KvAccess::cross_rows(const KvCache& cache) {

@@ -1,6 +1,7 @@
 // How the forward pass writes to and reads from a KvCache.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct KvCache::Page {
 };
 
 struct KvAccess {
+  // Throws Error(argument) unless the cache of this item, and the encoder's memory in it, is of this model's sizes.
+  static void check(const KvCache& cache, const TransformerConfig& config, const char* operation, std::size_t item);
   // Stores new rows of one layer after the cache's length; the length itself grows when the whole run is done.
   static void write(KvCache& cache, std::size_t layer, const Tensor& keys, const Tensor& values, std::int64_t first_row,
                     std::int64_t rows);

@@ -1,8 +1,10 @@
 #include "attend/model.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
+#include "core/names.h"
 #include "model/block.h"
 #include "model/kv_cache.h"
 #include "model/parts.h"
@@ -71,8 +73,11 @@ const std::vector<Parameter>& Model::parameters() const { return parts_->paramet
 Parameter& Model::parameter(const std::string& name) {
   for (Parameter& parameter : parts_->parameters)
     if (parameter.name == name) return parameter;
+  std::vector<std::string> names;
+  for (const Parameter& parameter : parts_->parameters) names.push_back(parameter.name);
+  const std::string near = nearest_name(name, names);
   throw Error(ErrorKind::argument, "Model::parameter", join("no parameter is called '", name, "'"),
-              join("the first of ", parts_->parameters.size(), " is '", parts_->parameters.front().name, "'"));
+              near.empty() ? join("the first of ", names.size(), " is '", names.front(), "'") : join("did you mean '", near, "'?"));
 }
 
 std::int64_t Model::parameter_count() const {
@@ -86,8 +91,9 @@ std::vector<Site> Model::sites() const {
   std::vector<Site> sites;
   if (config().encoder) {
     sites = sites_of(StackKind::encoder, static_cast<int>(config().encoder->layers), false, rotary);
-    // An encoder below a decoder predicts nothing itself.
-    if (config().decoder && config().classes == 0) std::erase_if(sites, [](const Site& site) { return site.point == Point::logits; });
+    // An encoder below a decoder predicts nothing itself, nor does one that reads features, unless it classifies.
+    if (config().classes == 0 && (config().decoder || config().output_vocabulary() == 0))
+      std::erase_if(sites, [](const Site& site) { return site.point == Point::logits; });
   }
   if (config().decoder) {
     const auto more = sites_of(StackKind::decoder, static_cast<int>(config().decoder->layers), config().encoder.has_value(), rotary);
@@ -126,6 +132,7 @@ States Model::decode(const TokenBatch& tokens, const States* memory, const RunOp
   if (!parts_->encoder && memory) throw Error(ErrorKind::argument, "decode", "a memory was given to a model without encoder");
   if (memory && memory->items() != tokens.items())
     throw Error(ErrorKind::shape, "decode", join("tokens have ", tokens.items(), " items and the memory ", memory->items()));
+  if (memory) check_offsets("decode", memory->offsets, memory->rows.rows());
   check_tokens("decode", tokens, stack.config.vocabulary);
   StackRun run{*parts_, stack, options, tokens.offsets, number_rows("decode", parts_->config, tokens.offsets), memory, {}, 0};
   return {run_stack(run, embed_tokens(run, tokens.ids)), tokens.offsets};
@@ -136,10 +143,15 @@ States Model::decode_cached(const TokenBatch& tokens, std::span<KvCache* const> 
   if (static_cast<std::int64_t>(caches.size()) != tokens.items())
     throw Error(ErrorKind::shape, "decode_cached", join("tokens have ", tokens.items(), " items and ", caches.size(), " caches were given"));
   check_tokens("decode_cached", tokens, stack.config.vocabulary);
-  if (parts_->encoder)
-    for (const KvCache* cache : caches)
-      if (KvAccess::cross_rows(*cache) == 0)
-        throw Error(ErrorKind::argument, "decode_cached", "a cache has no encoder memory", "make it from share_memory()");
+  std::unordered_map<const KvCache*, std::size_t> items;
+  for (std::size_t item = 0; item < caches.size(); ++item) {
+    if (!caches[item]) throw Error(ErrorKind::argument, "decode_cached", join("the cache of item ", item, " is null"));
+    const auto [place, fresh] = items.emplace(caches[item], item);
+    if (!fresh)
+      throw Error(ErrorKind::argument, "decode_cached", join("items ", place->second, " and ", item, " have the same cache"),
+                  "copy the cache: each item writes to its own");
+    KvAccess::check(*caches[item], parts_->config, "decode_cached", item);
+  }
   const NoGradientScope no_gradients;
   StackRun run{*parts_, stack, options, tokens.offsets, number_rows("decode_cached", parts_->config, tokens.offsets, caches),
                nullptr, caches, 0};
@@ -151,6 +163,7 @@ States Model::decode_cached(const TokenBatch& tokens, std::span<KvCache* const> 
 std::shared_ptr<const CrossMemory> Model::share_memory(const States& memory) const {
   const StackParts& stack = need_stack(parts_->decoder, "share_memory", "decoder");
   need_stack(parts_->encoder, "share_memory", "encoder");
+  check_offsets("share_memory", memory.offsets, memory.rows.rows());
   const NoGradientScope no_gradients;
   auto shared = std::make_shared<CrossMemory>();
   shared->offsets = memory.offsets;

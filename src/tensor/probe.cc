@@ -5,6 +5,8 @@
 #include <optional>
 #include <string_view>
 
+#include "core/names.h"
+
 namespace attend {
 namespace {
 
@@ -64,22 +66,6 @@ void add_stack(std::vector<Site>& sites, StackKind stack, int first_layer, int e
   for (int layer = first_layer; layer < end_layer; ++layer) add_block(sites, stack, layer, cross, rotary);
   sites.push_back({stack, -1, Part::block, Point::final_norm});
   sites.push_back({stack, -1, Part::block, Point::logits});
-}
-
-// Fewest insertions, deletions and replacements of a character (Levenshtein 1966), row by row.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
 }
 
 std::vector<std::string_view> words_of(std::string_view name) {

@@ -437,6 +437,60 @@ TEST(Refusals, NameWhatIsWrong) {
   model.decode_cached(reference::random_tokens({38}, 19, 1), caches);
   expect_error([&] { model.decode_cached(reference::random_tokens({3}, 19, 1), caches); }, {"41 tokens", "40 positions"});
   EXPECT_EQ(cache.length(), 38);
+  expect_error([&] { Model(config, 3).parameter("decoder.0.self.quer_key_value.weight"); }, {"did you mean 'decoder.0.self.query_key_value.weight'"});
+  expect_error([&] { Model(config, 3).parameter("x"); }, {"no parameter", "'decoder.embedding.weight'"});
+}
+
+TEST(Refusals, CachesThatAreNotOfThisModel) {
+  TransformerConfig config = reference::small_config();
+  config.decoder = StackConfig{.layers = 2, .vocabulary = 19, .causal = true};
+  const Model model(config, 3);
+  const auto run = [](const Model& with, std::vector<KvCache*> caches) {
+    with.decode_cached(reference::random_tokens(std::vector<std::int64_t>(caches.size(), 1), 19, 1), caches);
+  };
+  KvCache cache(model);
+  expect_error([&] { run(model, {&cache, nullptr}); }, {"item 1 is null"});
+  expect_error([&] { run(model, {&cache, &cache}); }, {"items 0 and 1 have the same cache"});
+  TransformerConfig other = config;
+  other.decoder->layers = 3;
+  expect_error([&] { run(Model(other, 3), {&cache}); }, {"item 0", "has 2 layers and the model 3"});
+  other = config;
+  other.key_heads = 2;
+  expect_error([&] { run(Model(other, 3), {&cache}); }, {"item 0", "keys of 16 numbers", "have 8"});
+
+  config.encoder = StackConfig{.layers = 1, .vocabulary = 19};
+  const Model translator(config, 3);
+  const auto memory = translator.share_memory(translator.encode(reference::random_tokens({4, 2}, 19, 1)));
+  KvCache with_memory(translator, memory, 1), without(translator);
+  expect_error([&] { run(model, {&with_memory}); }, {"encoder's memory", "no encoder"});
+  expect_error([&] { run(translator, {&with_memory, &without}); }, {"item 1", "no encoder memory", "share_memory()"});
+  expect_error([&] { KvCache(translator, nullptr, 0); }, {"memory is null", "share_memory()"});
+  expect_error([&] { KvCache(translator, memory, 2); }, {"item 2 of a memory of 2 items"});
+  other = config;
+  other.decoder->layers = 1;
+  const Model shallow(other, 3);
+  expect_error([&] { run(translator, {std::make_unique<KvCache>(translator, shallow.share_memory(shallow.encode(reference::random_tokens({4}, 19, 1))), 0).get()}); },
+               {"encoder memory of 1 layers and the model 2"});
+  other = config;
+  other.key_heads = 1;
+  const Model narrow(other, 3);
+  expect_error([&] { run(translator, {std::make_unique<KvCache>(translator, narrow.share_memory(narrow.encode(reference::random_tokens({4}, 19, 1))), 0).get()}); },
+               {"encoder memory of keys of 4 numbers", "have 16"});
+  run(translator, {&with_memory});
+  EXPECT_EQ(with_memory.length(), 1);
+  EXPECT_EQ(without.length(), 0);
+  States broken = translator.encode(reference::random_tokens({4, 2}, 19, 1));
+  broken.offsets.back() = 7;
+  expect_error([&] { translator.share_memory(broken); }, {"0 to the number of rows, 6"});
+}
+
+TEST(Sites, AnEncoderOfFeaturesWithoutClassesHasNoLogits) {
+  TransformerConfig config = reference::small_config();
+  config.encoder = StackConfig{.layers = 1, .input_width = 6};
+  for (const Site& site : Model(config, 3).sites()) EXPECT_NE(site.point, Point::logits);
+  config.classes = 3;
+  config.pooling = Pooling::mean;
+  EXPECT_EQ(Model(config, 3).sites().back().point, Point::logits);
 }
 
 }  // namespace

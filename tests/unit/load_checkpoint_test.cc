@@ -162,6 +162,22 @@ TEST_F(CheckpointTest, ConfigThatContradictsTheWeights) {
   }
 }
 
+// Before anything of that size is allocated.
+TEST_F(CheckpointTest, PositionsBeyondTheWeights) {
+  for (const PositionKind kind : {PositionKind::learned, PositionKind::relative_bias}) {
+    TransformerConfig config = tiny_config();
+    config.positions = kind;
+    save_model_folder(folder_, Model(config, 5), byte_tokenizer().get(), byte_tokenizer().get(), translation_task());
+    if (kind == PositionKind::learned) {
+      replace("config.json", "\"max_positions\": 20", "\"max_positions\": 4000000");
+    } else {
+      replace("config.json", "\"relative_buckets\": 32", "\"relative_buckets\": 1000000000");
+      replace("config.json", "\"relative_max_distance\": 128", "\"relative_max_distance\": 2000000000");
+    }
+    expect_error([&] { load_model_folder(folder_); }, ErrorKind::config, {"model.safetensors: ", "numbers", "config.json describes a model of"});
+  }
+}
+
 TEST_F(CheckpointTest, WeightsThatAreNoNumbers) {
   Model model(tiny_config(), 5);
   save_model_folder(folder_, model, nullptr, nullptr, translation_task());
