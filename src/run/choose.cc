@@ -119,12 +119,14 @@ std::int32_t sample_of(const float* logits, const AllowedIds& allowed, const Dec
   for (const auto& [begin, end] : allowed.ranges()) {
     for (std::int32_t id = begin; id < end; ++id) candidates.push_back({logits[id], id});
   }
+  bool sorts = options.top_p < 1;
   const auto top = static_cast<std::size_t>(options.top_k);
   if (top > 0 && top < candidates.size()) {
     std::nth_element(candidates.begin(), candidates.begin() + options.top_k - 1, candidates.end(), before);
     candidates.resize(top);
+    sorts = true;  // nth_element leaves an order of its own, which differs from one standard library to the next
   }
-  if (options.top_p < 1) std::sort(candidates.begin(), candidates.end(), before);
+  if (sorts) std::sort(candidates.begin(), candidates.end(), before);
 
   auto& weights = scratch.weights;
   weights.resize(candidates.size());

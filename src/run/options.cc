@@ -97,7 +97,9 @@ void check_options(const DecodeOptions& options, std::int64_t vocabulary) {
     refuse(where, join("length_alpha is ", options.length_alpha, " and must be a number"),
            "use 1 for the mean of a token");
   }
-  if (options.n_best < 1) refuse(where, join("n_best is ", options.n_best, " and must be 1 or more"), "use 1");
+  // Samples of one input share its batch: more would ask for memory, not for choice.
+  if (options.n_best < 1 || options.n_best > 1024)
+    refuse(where, join("n_best is ", options.n_best, " and must be 1 to 1024"), "use 1");
   if (options.strategy == Strategy::greedy && options.n_best > 1) {
     refuse(where, join("n_best is ", options.n_best, ", but greedy choice has one result"), "use beam or sample");
   }

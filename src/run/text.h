@@ -15,9 +15,6 @@ namespace attend {
 std::vector<std::int32_t> encode_line(const Tokenizer& tokenizer, std::string_view line, const char* what,
                                       std::int64_t number);
 
-// Only blanks, or nothing at all.
-bool is_blank(std::string_view line);
-
 // Throws Error(config) unless there is a tokenizer of this size. `stack` is "encoder" or "decoder".
 void check_tokenizer(const Tokenizer* tokenizer, std::int64_t vocabulary, const char* where, const char* stack);
 

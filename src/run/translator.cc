@@ -8,6 +8,7 @@
 #include "attend/translate.h"
 #include "run/alignment.h"
 #include "run/text.h"
+#include "text/utf8.h"
 
 namespace attend {
 namespace {
@@ -35,8 +36,6 @@ std::vector<std::int32_t> encode_line(const Tokenizer& tokenizer, std::string_vi
     throw Error(ErrorKind::text, join(what, " ", number), error.what_happened(), error.advice());
   }
 }
-
-bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r\n\f\v") == std::string_view::npos; }
 
 void check_tokenizer(const Tokenizer* tokenizer, std::int64_t vocabulary, const char* where, const char* stack) {
   if (!tokenizer)

@@ -17,16 +17,6 @@ constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
 std::string name_of_file(const std::filesystem::path& path) { return path == "-" ? "standard input" : path.string(); }
 
-bool is_blank(std::string_view line) {
-  std::size_t position = 0;
-  while (position < line.size()) {
-    const Utf8Step step = utf8_step(line, position);
-    if (!step.valid || !is_white_space(step.character)) return false;
-    position += step.length;
-  }
-  return true;
-}
-
 // The start of a line for a message, never cut inside a character.
 std::string excerpt(std::string_view line) {
   constexpr std::size_t longest = 48;

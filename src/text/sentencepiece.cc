@@ -174,15 +174,13 @@ void check(const SentencePieceOptions& options) {
   }
 }
 
-// Nothing but blanks and the mark that the library takes for one: lines of which it would keep nothing.
-bool is_blank(std::string_view text) {
-  std::size_t position = 0;
-  while (position < text.size()) {
-    if (text.substr(position, blank_mark.size()) == blank_mark) position += blank_mark.size();
-    else if (std::string_view(" \t\r\n").find(text[position]) != std::string_view::npos) ++position;
-    else return false;
+// Nothing but white space and the mark that the library takes for a blank: lines of which nothing is worth keeping.
+bool is_nothing(std::string_view text) {
+  for (std::size_t mark = text.find(blank_mark); mark != std::string_view::npos; mark = text.find(blank_mark)) {
+    if (!is_blank(text.substr(0, mark))) return false;
+    text.remove_prefix(mark + blank_mark.size());
   }
-  return true;
+  return is_blank(text);
 }
 
 // The lines as the library shall see them: normalised, not empty, not too long; at most `most_lines`, each with the same
@@ -199,7 +197,7 @@ std::vector<std::string> training_lines(const SentencePieceOptions& options, con
       return;
     std::string text = normalise(line, options.normalisation);
     if (static_cast<std::int64_t>(text.size()) > options.longest_line || text.find(reserved) != std::string::npos) return;
-    if (is_blank(text)) return;
+    if (is_nothing(text)) return;
     const std::int64_t index = seen++;
     if (options.most_lines == 0 || index < options.most_lines) {
       kept.emplace_back(index, std::move(text));

@@ -132,6 +132,15 @@ bool is_white_space(char32_t character) {
          character == 0x3000;
 }
 
+bool is_blank(std::string_view line) {
+  for (std::size_t position = 0; position < line.size();) {
+    const Utf8Step step = utf8_step(line, position);
+    if (!step.valid || !is_white_space(step.character)) return false;
+    position += step.length;
+  }
+  return true;
+}
+
 const char* name_of(Normalisation normalisation) {
   switch (normalisation) {
     case Normalisation::none: return "none";

@@ -22,4 +22,7 @@ std::size_t unfinished_utf8(std::string_view bytes);
 // What Python's str.split() and str.strip() call white space; the metrics are defined by it.
 bool is_white_space(char32_t character);
 
+// Only white space, also that of other scripts (U+3000), or nothing at all. Ill-formed UTF-8 is not blank.
+bool is_blank(std::string_view line);
+
 }  // namespace attend

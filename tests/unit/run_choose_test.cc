@@ -151,6 +151,28 @@ TEST(SampleOf, EqualLogitsAreCutForTheLowerId) {
   }
 }
 
+// Which of the kept ids a draw means is told by sorting alone, not by the order that selection leaves.
+TEST(SampleOf, ADrawWalksTheKeptIdsFromTheBestDown) {
+  Random rows(12);
+  SampleScratch scratch;
+  for (const bool with_ties : {false, true}) {
+    for (int repeat = 0; repeat < 300; ++repeat) {
+      const std::vector<float> row = random_row(200, rows, with_ties);
+      DecodeOptions options;
+      options.top_k = 1 + static_cast<std::int64_t>(rows.below(150));
+      Random random(static_cast<std::uint64_t>(repeat)), same(static_cast<std::uint64_t>(repeat));
+      std::vector<Candidate> kept = sorted_candidates(row, {});
+      kept.resize(static_cast<std::size_t>(options.top_k));
+      double total = 0;
+      for (const Candidate& candidate : kept) total += std::exp(static_cast<double>(candidate.logit) - kept[0].logit);
+      double rest = same.uniform() * total;
+      std::size_t expected = 0;
+      while (expected + 1 < kept.size() && (rest -= std::exp(static_cast<double>(kept[expected].logit) - kept[0].logit)) >= 0) ++expected;
+      EXPECT_EQ(sample_of(row.data(), AllowedIds(200, {}), options, random, scratch), kept[expected].id) << repeat;
+    }
+  }
+}
+
 TEST(RandomOf, StreamsDiffer) {
   std::vector<std::uint64_t> seeds;
   for (const std::uint64_t seed : {0, 1, 2}) {

@@ -83,7 +83,7 @@ TEST_F(Translating, TokensComeFromTheTokenizerUnlessGiven) {
 
 TEST_F(Translating, LinesKeepTheirOrderAndAreTranslatedAsAlone) {
   const std::vector<std::string> lines{
-      "How are you?", "", "你好吗？", " \t", "I", "A rather longer line than the others.", "好"};
+      "How are you?", "", "你好吗？", " \t\u3000", "I", "A rather longer line than the others.", "好"};
   for (const Strategy strategy : {Strategy::greedy, Strategy::beam, Strategy::sample}) {
     TranslateOptions options = quick();
     options.decode.strategy = strategy;

@@ -3,6 +3,7 @@
 #include "attend/error.h"
 #include "attend/scripts.h"
 #include "attend/unicode.h"
+#include "text/utf8.h"
 #include "unit/text_files.h"
 
 namespace attend {
@@ -77,6 +78,12 @@ TEST(LowerCase, KnowsTheTwoSpecialCharacters) {
   EXPECT_EQ(lower_case("ABC \xC3\x84\xE4\xBD\xA0 \xD0\x96"), "abc \xC3\xA4\xE4\xBD\xA0 \xD0\xB6");
   EXPECT_EQ(lower_case("\xC4\xB0"), "i\xCC\x87");
   EXPECT_EQ(lower_case("\xCE\x9F\xCE\x94\xCE\x9F\xCE\xA3 \xCE\xA3"), "\xCE\xBF\xCE\xB4\xCE\xBF\xCF\x82 \xCF\x83");
+}
+
+TEST(IsBlank, KnowsTheWhiteSpaceOfAllScripts) {
+  for (const char* blank : {"", " ", " \t\r\n\f\v", "\u3000", " \u3000\u00A0\u2003\u2028"}) EXPECT_TRUE(is_blank(blank)) << blank;
+  // U+200B and U+2581 are no white space; ill-formed bytes are no text, but something.
+  for (const char* text : {"a", " \u3000. ", "\u200B", "\u2581", "\xE3\x80", " \xFF"}) EXPECT_FALSE(is_blank(text)) << text;
 }
 
 TEST(DisplayWidth, CountsColumns) {
