@@ -68,7 +68,7 @@ struct DecodeOptions {
   double length_alpha = 1;
   BeamStop beam_stop = BeamStop::enough;
 
-  std::int64_t n_best = 1;     // results an input: the best of the beam (<= beam_size), or so many samples; greedy: 1
+  std::int64_t n_best = 1;     // results an input: the best of the beam (<= beam_size), or so many samples (<= 65536); greedy: 1
 
   // Tokens generated at most, end token and forced prefix included; the model's positions end it earlier in any case.
   // 0: with an encoder 4 * source length + 32, without one all positions.

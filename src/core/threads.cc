@@ -4,9 +4,12 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "attend/error.h"
@@ -33,8 +36,13 @@ void wait_briefly(int look) {
 
 class Team {
  public:
+  // Where the system gives fewer threads, the team is smaller; results do not depend on it.
   explicit Team(int count) : count_(count) {
-    for (int worker = 1; worker < count; ++worker) workers_.emplace_back([this, worker] { serve(worker); });
+    workers_.reserve(static_cast<std::size_t>(count));
+    try {
+      for (int worker = 1; worker < count; ++worker) workers_.emplace_back([this, worker] { serve(worker); });
+    } catch (const std::system_error&) {
+    }
   }
   ~Team() {
     {
@@ -63,6 +71,10 @@ class Team {
     // Closes the job: a worker that comes too late, on a busy machine perhaps milliseconds, is not waited for.
     state_.fetch_and(~open, std::memory_order_relaxed);
     for (int look = 0; state_.load(std::memory_order_acquire) % open != 0; ++look) wait_briefly(look);
+    if (failure_) {
+      failed_task_ = -1;
+      std::rethrow_exception(std::exchange(failure_, nullptr));
+    }
   }
 
  private:
@@ -73,7 +85,15 @@ class Team {
     for (;;) {
       const std::int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
       if (task >= tasks_) return;
-      (*body_)(task, worker);
+      try {
+        (*body_)(task, worker);
+      } catch (...) {
+        // Tasks are begun in order, so every task below this one has begun: the failure reported, of the lowest, is the
+        // same for any number of threads.
+        std::lock_guard lock(mutex_);
+        if (!failure_ || task < failed_task_) failure_ = std::current_exception(), failed_task_ = task;
+        next_.store(tasks_, std::memory_order_relaxed);
+      }
     }
   }
 
@@ -118,6 +138,8 @@ class Team {
   std::int64_t tasks_ = 0;
   const TaskView* body_ = nullptr;
   std::atomic<bool> stop_{false};
+  std::exception_ptr failure_;  // of the current job
+  std::int64_t failed_task_ = -1;
 };
 
 thread_local bool Team::inside_team = false;
@@ -162,9 +184,11 @@ void run_tasks(std::int64_t tasks, TaskView body) {
   if (tasks > 1 && threads() > 1 && !Team::inside_team && all.in_use.try_lock()) {
     std::lock_guard lock(all.in_use, std::adopt_lock);
     if (!all.team) all.team = std::make_unique<Team>(all.count.load());
-    Team::inside_team = true;
+    struct Inside {
+      Inside() { Team::inside_team = true; }
+      ~Inside() { Team::inside_team = false; }
+    } inside;
     all.team->run(tasks, body);
-    Team::inside_team = false;
     return;
   }
   for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);

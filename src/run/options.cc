@@ -9,6 +9,9 @@
 namespace attend {
 namespace {
 
+// Results of one input; more would be a slip that fills memory.
+constexpr std::int64_t most_results = 1 << 16;
+
 [[noreturn]] void refuse(const std::string& where, const std::string& what, const std::string& advice) {
   throw Error(ErrorKind::argument, where, what, advice);
 }
@@ -98,8 +101,8 @@ void check_options(const DecodeOptions& options, std::int64_t vocabulary) {
            "use 1 for the mean of a token");
   }
   // Samples of one input share its batch: more would ask for memory, not for choice.
-  if (options.n_best < 1 || options.n_best > 1024)
-    refuse(where, join("n_best is ", options.n_best, " and must be 1 to 1024"), "use 1");
+  if (options.n_best < 1 || options.n_best > most_results)
+    refuse(where, join("n_best is ", options.n_best, " and must be 1 to ", most_results), "use 1");
   if (options.strategy == Strategy::greedy && options.n_best > 1) {
     refuse(where, join("n_best is ", options.n_best, ", but greedy choice has one result"), "use beam or sample");
   }

@@ -315,15 +315,24 @@ TEST_F(CheckpointTest, KilledWhileSavingTheFolderLoadsWhole) {
   std::mt19937 random(1);
   std::vector<int> seen(all.size(), 0);
   for (int kill_round = 0; kill_round < 40; ++kill_round) {
+    int first_save[2];  // the child writes when its first save is done: a busy machine may start it late
+    ASSERT_EQ(::pipe(first_save), 0);
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
       try {
-        for (std::size_t next = static_cast<std::size_t>(kill_round);; ++next) all[next % all.size()].save(folder_);
+        for (std::size_t next = static_cast<std::size_t>(kill_round);; ++next) {
+          all[next % all.size()].save(folder_);
+          if (next == static_cast<std::size_t>(kill_round) && ::write(first_save[1], "", 1) != 1) break;
+        }
       } catch (...) {
       }
       ::_exit(1);  // a save that failed by itself
     }
+    char done;
+    ASSERT_EQ(::read(first_save[0], &done, 1), 1);
+    ::close(first_save[0]);
+    ::close(first_save[1]);
     std::this_thread::sleep_for(std::chrono::microseconds(std::uniform_int_distribution<std::int64_t>(0, 2 * round)(random)));
     ::kill(child, SIGKILL);
     int status = 0;

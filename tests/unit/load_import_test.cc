@@ -119,7 +119,7 @@ TEST_F(ImportTest, RefusesTablesThatDoNotFit) {
       {changed("\"decoder.norm.gain\": \"ln_f\"", "\"decoder.norm.gain\": \"ln_f\", \"logits.weight\": \"wte\""), ErrorKind::config, {"\"logits.weight\"", "does not have"}},
       {changed("\"rotary.*\"", ""), ErrorKind::config, {"no use for tensor \"rotary.inv_freq\" [2]", "ignore"}},
       {changed("\"vocabulary\": 5", "\"vocabulary\": 6"), ErrorKind::config, {"\"decoder.embedding.weight\"", "[6, 4]", "decoder.vocabulary is 6", "\"wte\" [5, 4]"}},
-      {changed("\"layers\": 1", "\"layers\": 2"), ErrorKind::config, {"numbers", "their table describes"}},
+      {changed("\"layers\": 1", "\"layers\": 2"), ErrorKind::format, {"no tensor \"h.1.ln1\"", "did you mean \"h.0.ln1\"?"}},
       {changed("\"h.{layer}.o\"", "[]"), ErrorKind::config, {"self.output.weight", "empty list"}},
       {changed("\"h.{layer}.o\"", "7"), ErrorKind::config, {"self.output.weight", "expected a name"}},
   };

@@ -81,7 +81,7 @@ TEST_F(Refusals, OptionsOutOfRange) {
   expect(kind, "beam_size is 65", [](auto& o, auto&) { o.beam_size = 65; });
   expect(kind, "length_alpha", [&](auto& o, auto&) { o.length_alpha = nan; });
   expect(kind, "n_best is 0", [](auto& o, auto&) { o.n_best = 0; });
-  expect(kind, "n_best is 1025", [](auto& o, auto&) { o.strategy = Strategy::sample, o.n_best = 1025; });
+  expect(kind, "n_best is 65537", [](auto& o, auto&) { o.strategy = Strategy::sample, o.n_best = 65537; });
   expect(kind, "greedy choice has one result", [](auto& o, auto&) { o.n_best = 2; });
   expect(kind, "n_best is 5 and beam_size 4", [](auto& o, auto&) { o.strategy = Strategy::beam, o.n_best = 5; });
   expect(kind, "on_token",
