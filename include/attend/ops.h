@@ -84,7 +84,7 @@ Tensor rotation_table(std::int64_t positions, std::int64_t rotary_dim, double ba
 // no earlier reader of x may need its old value. Returns x.
 Tensor rotate_heads(Tensor x, std::int64_t heads, std::int64_t rotary_dim, Pairing pairing, const Tensor& table,
                     std::span<const std::int32_t> positions);
-// Zeroes elements with the given probability and divides the others by 1 - probability; the choice depends only on
+// Zeroes elements with the given probability, rounded to 2^-16, and divides the others by the share kept; the choice depends only on
 // (seed, row, column). Probability 0 returns x itself.
 Tensor dropout(const Tensor& x, float probability, std::uint64_t seed);
 // residual + dropout(x): the end of every sublayer, in one pass.
