@@ -1,6 +1,7 @@
-// Speed of the products with packed weights, as JSON lines. Every shape is first checked against sums in double. Beside it, in
-// turn with it in the same process, run a loop of fused multiply-adds (the peak of the machine), a loop that reads the
-// weights (the bandwidth), and OpenBLAS with one thread if it was found at build time. The lower quartile of interleaved rounds counts.
+// Speed of the products with packed weights, as JSON lines. Every shape is first checked against sums in double. Beside
+// it, in turn with it in the same process, run a loop of fused multiply-adds (the peak of the machine), a loop that
+// reads the weights (the bandwidth), and OpenBLAS with one thread if it was found at build time. The lower quartile of
+// interleaved rounds counts.
 //
 //   product_speed [--threads N] [--seconds S, for a shape] [--only TEXT, such as "multiply 8x512"] [--target AVX2]
 #include <algorithm>
@@ -95,7 +96,8 @@ __attribute__((noinline)) void read_loop(const float* data, std::int64_t size) {
 }
 #endif
 
-// With one thread the time this thread spent on a processor, so that other programs do not count; otherwise time on the wall.
+// With one thread the time this thread spent on a processor, so that other programs do not count; otherwise time on the
+// wall.
 double now() {
   timespec time{};
   clock_gettime(attend::threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
@@ -132,7 +134,8 @@ void time_in_turn(std::vector<Contender>& contenders, double seconds) {
   for (Contender& contender : contenders)
     repeats.push_back(repeats_for(contender.work, seconds / rounds / static_cast<double>(contenders.size())));
   for (int round = 0; round < rounds; ++round)
-    for (std::size_t i = 0; i < contenders.size(); ++i) contenders[i].seconds.push_back(seconds_of(contenders[i].work, repeats[i]));
+    for (std::size_t i = 0; i < contenders.size(); ++i)
+      contenders[i].seconds.push_back(seconds_of(contenders[i].work, repeats[i]));
 }
 
 std::vector<float> random_floats(std::int64_t size, std::uint64_t seed) {
@@ -165,9 +168,11 @@ constexpr std::int64_t peak_count = 40000;
 
 bool run(const Shape& shape, double seconds, const std::string& only) {
   const std::int64_t rows = shape.rows, inputs = shape.inputs, outputs = shape.outputs;
-  const std::string label = std::string(name_of(shape.operation)) + " " + std::to_string(rows) + "x" + std::to_string(inputs) + "x" + std::to_string(outputs);
+  const std::string label = std::string(name_of(shape.operation)) + " " + std::to_string(rows) + "x" +
+                            std::to_string(inputs) + "x" + std::to_string(outputs);
   if (!only.empty() && label.find(only) == std::string::npos) return true;
-  const auto a = random_floats(rows * inputs, 1), weights = random_floats(outputs * inputs, 2), other = random_floats(rows * outputs, 3);
+  const auto a = random_floats(rows * inputs, 1), weights = random_floats(outputs * inputs, 2),
+             other = random_floats(rows * outputs, 3);
   std::vector<float> c(static_cast<std::size_t>(rows * outputs)), gradient(static_cast<std::size_t>(inputs * outputs));
   [[maybe_unused]] std::vector<float> peer(std::max(c.size(), gradient.size()));
   attend::PackedMatrix packed;
@@ -179,10 +184,12 @@ bool run(const Shape& shape, double seconds, const std::string& only) {
     contenders.push_back({"ours", [&] { packed.pack(weights.data(), outputs, inputs, inputs); }, {}});
     contenders.push_back({"transposed", [&] { packed.pack(weights.data(), inputs, outputs, inputs, true); }, {}});
     time_in_turn(contenders, seconds);
-    std::printf("{\"bench\":\"product\",\"operation\":\"pack\",\"inputs\":%lld,\"outputs\":%lld,\"threads\":%d,\"target\":\"%s\","
-                "\"microseconds\":%.2f,\"microseconds_transposed\":%.2f}\n",
-                static_cast<long long>(inputs), static_cast<long long>(outputs), attend::threads(), target_in_use().c_str(),
-                quartile(contenders[0].seconds) * 1e6, quartile(contenders[1].seconds) * 1e6);
+    std::printf(
+        "{\"bench\":\"product\",\"operation\":\"pack\",\"inputs\":%lld,\"outputs\":%lld,\"threads\":%d,\"target\":\"%"
+        "s\","
+        "\"microseconds\":%.2f,\"microseconds_transposed\":%.2f}\n",
+        static_cast<long long>(inputs), static_cast<long long>(outputs), attend::threads(), target_in_use().c_str(),
+        quartile(contenders[0].seconds) * 1e6, quartile(contenders[1].seconds) * 1e6);
     std::fflush(stdout);
     return true;
   }
@@ -194,16 +201,19 @@ bool run(const Shape& shape, double seconds, const std::string& only) {
       const auto j = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(outputs)));
       double expected = 0;
       for (std::int64_t k = 0; k < inputs; ++k)
-        expected += static_cast<double>(a[static_cast<std::size_t>(i * inputs + k)]) * weights[static_cast<std::size_t>(j * inputs + k)];
+        expected += static_cast<double>(a[static_cast<std::size_t>(i * inputs + k)]) *
+                    weights[static_cast<std::size_t>(j * inputs + k)];
       if (!close(c[static_cast<std::size_t>(i * outputs + j)], expected, inputs)) {
-        std::fprintf(stderr, "%s: element (%lld, %lld) is wrong\n", label.c_str(), static_cast<long long>(i), static_cast<long long>(j));
+        std::fprintf(stderr, "%s: element (%lld, %lld) is wrong\n", label.c_str(), static_cast<long long>(i),
+                     static_cast<long long>(j));
         return false;
       }
     }
     contenders.push_back({"ours", ours, {}});
   } else {
     auto ours = [&] {
-      attend::multiply_transposed(a.data(), inputs, other.data(), outputs, rows, inputs, outputs, gradient.data(), outputs);
+      attend::multiply_transposed(a.data(), inputs, other.data(), outputs, rows, inputs, outputs, gradient.data(),
+                                  outputs);
     };
     ours();
     for (int check = 0; check < 64; ++check) {
@@ -211,9 +221,11 @@ bool run(const Shape& shape, double seconds, const std::string& only) {
       const auto j = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(outputs)));
       double expected = 0;
       for (std::int64_t r = 0; r < rows; ++r)
-        expected += static_cast<double>(a[static_cast<std::size_t>(r * inputs + i)]) * other[static_cast<std::size_t>(r * outputs + j)];
+        expected += static_cast<double>(a[static_cast<std::size_t>(r * inputs + i)]) *
+                    other[static_cast<std::size_t>(r * outputs + j)];
       if (!close(gradient[static_cast<std::size_t>(i * outputs + j)], expected, rows)) {
-        std::fprintf(stderr, "%s: element (%lld, %lld) is wrong\n", label.c_str(), static_cast<long long>(i), static_cast<long long>(j));
+        std::fprintf(stderr, "%s: element (%lld, %lld) is wrong\n", label.c_str(), static_cast<long long>(i),
+                     static_cast<long long>(j));
         return false;
       }
     }
@@ -228,24 +240,37 @@ bool run(const Shape& shape, double seconds, const std::string& only) {
       cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, k, n, m, 1, a.data(), k, other.data(), n, 1, peer.data(), n);
     }, {}});
   } else if (rows == 1) {
-    contenders.push_back({"openblas", [&, k, n] { cblas_sgemv(CblasRowMajor, CblasNoTrans, n, k, 1, weights.data(), k, a.data(), 1, 0, peer.data(), 1); }, {}});
+    contenders.push_back({"openblas",
+                          [&, k, n] {
+                            cblas_sgemv(CblasRowMajor, CblasNoTrans, n, k, 1, weights.data(), k, a.data(), 1, 0,
+                                        peer.data(), 1);
+                          },
+                          {}});
   } else {
-    contenders.push_back({"openblas", [&, m, k, n] {
-      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1, a.data(), k, weights.data(), k, 0, peer.data(), n);
-    }, {}});
+    contenders.push_back({"openblas",
+                          [&, m, k, n] {
+                            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1, a.data(), k,
+                                        weights.data(), k, 0, peer.data(), n);
+                          },
+                          {}});
   }
 #endif
   time_in_turn(contenders, seconds);
-  const double ours = quartile(contenders[0].seconds), peak = peak_loop(1) * peak_count / quartile(contenders[1].seconds);
+  const double ours = quartile(contenders[0].seconds),
+               peak = peak_loop(1) * peak_count / quartile(contenders[1].seconds);
   const double bytes = 4.0 * static_cast<double>(inputs * outputs);
-  std::printf("{\"bench\":\"product\",\"operation\":\"%s\",\"rows\":%lld,\"inputs\":%lld,\"outputs\":%lld,\"threads\":%d,\"target\":\"%s\","
-              "\"microseconds\":%.2f,\"gflops\":%.1f,\"peak_gflops_1_thread\":%.1f,\"of_peak\":%.3f,\"weights_gb_per_s\":%.1f,\"read_gb_per_s_1_thread\":%.1f",
-              name_of(shape.operation), static_cast<long long>(rows), static_cast<long long>(inputs), static_cast<long long>(outputs),
-              attend::threads(), target_in_use().c_str(), ours * 1e6, operations / ours * 1e-9, peak * 1e-9,
-              operations / ours / (peak * attend::threads()), bytes / ours * 1e-9, bytes / quartile(contenders[2].seconds) * 1e-9);
+  std::printf(
+      "{\"bench\":\"product\",\"operation\":\"%s\",\"rows\":%lld,\"inputs\":%lld,\"outputs\":%lld,\"threads\":%d,"
+      "\"target\":\"%s\","
+      "\"microseconds\":%.2f,\"gflops\":%.1f,\"peak_gflops_1_thread\":%.1f,\"of_peak\":%.3f,\"weights_gb_per_s\":%.1f,"
+      "\"read_gb_per_s_1_thread\":%.1f",
+      name_of(shape.operation), static_cast<long long>(rows), static_cast<long long>(inputs),
+      static_cast<long long>(outputs), attend::threads(), target_in_use().c_str(), ours * 1e6, operations / ours * 1e-9,
+      peak * 1e-9, operations / ours / (peak * attend::threads()), bytes / ours * 1e-9,
+      bytes / quartile(contenders[2].seconds) * 1e-9);
   if (contenders.size() > 3)
-    std::printf(",\"openblas_1_thread_gflops\":%.1f,\"over_openblas\":%.2f", operations / quartile(contenders[3].seconds) * 1e-9,
-                quartile(contenders[3].seconds) / ours);
+    std::printf(",\"openblas_1_thread_gflops\":%.1f,\"over_openblas\":%.2f",
+                operations / quartile(contenders[3].seconds) * 1e-9, quartile(contenders[3].seconds) / ours);
   std::printf("}\n");
   std::fflush(stdout);
   return true;
@@ -272,14 +297,24 @@ int main(int count, char** words) {
 #endif
   attend::force_kernel_target(forced_target);
   std::vector<Shape> shapes;
-  const std::pair<std::int64_t, std::int64_t> sizes[] = {{32, 32}, {128, 128}, {128, 512}, {512, 128}, {512, 512}, {768, 768}, {768, 3072}, {3072, 768}, {128, 6000}, {6000, 128}};
+  const std::pair<std::int64_t, std::int64_t> sizes[] = {{32, 32},    {128, 128}, {128, 512},  {512, 128},
+                                                         {512, 512},  {768, 768}, {768, 3072}, {3072, 768},
+                                                         {128, 6000}, {6000, 128}};
   for (std::int64_t rows : {1, 4, 8, 16, 32, 64, 100, 512, 4096})
     for (auto [inputs, outputs] : sizes)
-      if (rows * inputs * outputs <= std::int64_t{4096} * 768 * 3072) shapes.push_back({Operation::multiply, rows, inputs, outputs});
+      if (rows * inputs * outputs <= std::int64_t{4096} * 768 * 3072)
+        shapes.push_back({Operation::multiply, rows, inputs, outputs});
   for (std::int64_t rows : {500, 4096})
-    for (auto [inputs, outputs] : {std::pair<std::int64_t, std::int64_t>{128, 128}, {128, 512}, {512, 128}, {512, 512}, {512, 2048}, {2048, 512}, {6000, 128}})
+    for (auto [inputs, outputs] : {std::pair<std::int64_t, std::int64_t>{128, 128},
+                                   {128, 512},
+                                   {512, 128},
+                                   {512, 512},
+                                   {512, 2048},
+                                   {2048, 512},
+                                   {6000, 128}})
       shapes.push_back({Operation::multiply_transposed, rows, inputs, outputs});
-  for (auto [inputs, outputs] : {std::pair<std::int64_t, std::int64_t>{128, 128}, {256, 128}, {512, 512}, {768, 3072}, {128, 6000}})
+  for (auto [inputs, outputs] :
+       {std::pair<std::int64_t, std::int64_t>{128, 128}, {256, 128}, {512, 512}, {768, 3072}, {128, 6000}})
     shapes.push_back({Operation::pack, 1, inputs, outputs});
   bool right = true;
   for (const Shape& shape : shapes) right = run(shape, seconds, only) && right;

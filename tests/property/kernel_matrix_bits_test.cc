@@ -22,7 +22,9 @@ std::vector<float> random_floats(std::int64_t size, std::uint64_t seed) {
   return values;
 }
 
-bool same_bits(const float* a, const float* b, std::size_t size) { return std::memcmp(a, b, size * sizeof(float)) == 0; }
+bool same_bits(const float* a, const float* b, std::size_t size) {
+  return std::memcmp(a, b, size * sizeof(float)) == 0;
+}
 
 class ProductBits : public testing::TestWithParam<std::string> {
  protected:
@@ -39,7 +41,8 @@ TEST_P(ProductBits, DoNotDependOnThreadsOrOnOtherRows) {
     const auto rows = static_cast<std::int64_t>(1 + random.below(round % 5 == 0 ? 300 : 40));
     const auto inputs = static_cast<std::int64_t>(1 + random.below(round % 3 == 0 ? 1300 : 200));
     const auto outputs = static_cast<std::int64_t>(1 + random.below(300));
-    const auto a = random_floats(rows * inputs, random.next()), weights = random_floats(outputs * inputs, random.next());
+    const auto a = random_floats(rows * inputs, random.next()),
+               weights = random_floats(outputs * inputs, random.next());
     const auto bias = random_floats(outputs, random.next());
     PackedMatrix packed;
     packed.pack(weights.data(), outputs, inputs, inputs);
@@ -51,14 +54,17 @@ TEST_P(ProductBits, DoNotDependOnThreadsOrOnOtherRows) {
       results[static_cast<std::size_t>(threads)].assign(static_cast<std::size_t>(rows * outputs), 0.5f);
       multiply(a.data(), inputs, rows, packed, results[static_cast<std::size_t>(threads)].data(), outputs, end);
     }
-    EXPECT_TRUE(same_bits(results[1].data(), results[2].data(), results[1].size())) << rows << "x" << inputs << "x" << outputs;
-    EXPECT_TRUE(same_bits(results[1].data(), results[3].data(), results[1].size())) << rows << "x" << inputs << "x" << outputs;
+    EXPECT_TRUE(same_bits(results[1].data(), results[2].data(), results[1].size()))
+        << rows << "x" << inputs << "x" << outputs;
+    EXPECT_TRUE(same_bits(results[1].data(), results[3].data(), results[1].size()))
+        << rows << "x" << inputs << "x" << outputs;
     for (int i = 0; i < 5; ++i) {
       const auto row = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(rows)));
       const auto count = std::min<std::int64_t>(rows - row, static_cast<std::int64_t>(1 + random.below(15)));
       std::vector<float> part(static_cast<std::size_t>(count * outputs), 0.5f);
       multiply(a.data() + row * inputs, inputs, count, packed, part.data(), outputs, end);
-      EXPECT_TRUE(same_bits(part.data(), results[1].data() + row * outputs, part.size())) << "rows " << row << " to " << row + count << " of " << rows;
+      EXPECT_TRUE(same_bits(part.data(), results[1].data() + row * outputs, part.size()))
+          << "rows " << row << " to " << row + count << " of " << rows;
     }
   }
 }
@@ -86,8 +92,10 @@ TEST_P(ProductBits, OfWeightGradientsDoNotDependOnThreadsOrOnTheOtherColumns) {
   Random random(6);
   for (int round = 0; round < 15; ++round) {
     const auto rows = static_cast<std::int64_t>(1 + random.below(round % 3 == 0 ? 700 : 100));
-    const auto m = static_cast<std::int64_t>(1 + random.below(250)), n = static_cast<std::int64_t>(1 + random.below(250));
-    const auto a = random_floats(rows * m, random.next()), b = random_floats(rows * n, random.next()), start = random_floats(m * n, random.next());
+    const auto m = static_cast<std::int64_t>(1 + random.below(250)),
+               n = static_cast<std::int64_t>(1 + random.below(250));
+    const auto a = random_floats(rows * m, random.next()), b = random_floats(rows * n, random.next()),
+               start = random_floats(m * n, random.next());
     std::array<std::vector<float>, 4> results;
     for (int threads : {1, 2, 3}) {
       set_threads(threads);
@@ -104,7 +112,8 @@ TEST_P(ProductBits, OfWeightGradientsDoNotDependOnThreadsOrOnTheOtherColumns) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, ProductBits, testing::ValuesIn(kernel_targets()), [](const auto& parameter) { return parameter.param; });
+INSTANTIATE_TEST_SUITE_P(Targets, ProductBits, testing::ValuesIn(kernel_targets()),
+                         [](const auto& parameter) { return parameter.param; });
 
 }  // namespace
 }  // namespace attend

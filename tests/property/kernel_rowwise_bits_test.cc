@@ -32,13 +32,15 @@ using Results = std::vector<std::vector<float>>;
 
 bool same_bits(const Results& a, const Results& b) {
   for (std::size_t i = 0; i < a.size(); ++i)
-    if (a[i].size() != b[i].size() || std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) != 0) return false;
+    if (a[i].size() != b[i].size() || std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) != 0)
+      return false;
   return a.size() == b.size();
 }
 
 // All kernels over rows [first, first + count) of the same data.
 Results everything(std::int64_t first, std::int64_t count) {
-  static const auto x = random_floats(rows * width, 1), y = random_floats(rows * width, 2), gain = random_floats(width, 3), bias = random_floats(width, 4);
+  static const auto x = random_floats(rows * width, 1), y = random_floats(rows * width, 2),
+                    gain = random_floats(width, 3), bias = random_floats(width, 4);
   const auto skip = static_cast<std::size_t>(first * width), size = static_cast<std::size_t>(count * width);
   const Rows in{x.data() + skip, count, width, width}, other{y.data() + skip, count, width, width};
   Results results;
@@ -76,9 +78,11 @@ Results sums() {
   const auto x = random_floats(rows * width, 1), y = random_floats(rows * width, 2), gain = random_floats(width, 3);
   const Rows in{x.data(), rows, width, width}, other{y.data(), rows, width, width};
   Results results;
-  std::vector<float> scratch(x.size()), statistics(static_cast<std::size_t>(2 * rows)), gain_gradient(gain.size()), bias_gradient(gain.size());
+  std::vector<float> scratch(x.size()), statistics(static_cast<std::size_t>(2 * rows)), gain_gradient(gain.size()),
+      bias_gradient(gain.size());
   layer_norm(in, gain.data(), nullptr, 1e-5f, {scratch.data(), rows, width, width}, statistics.data());
-  layer_norm_backward(in, gain.data(), statistics.data(), other, {nullptr, 0, 0, 0}, gain_gradient.data(), bias_gradient.data());
+  layer_norm_backward(in, gain.data(), statistics.data(), other, {nullptr, 0, 0, 0}, gain_gradient.data(),
+                      bias_gradient.data());
   rms_norm_backward(in, gain.data(), statistics.data(), other, {nullptr, 0, 0, 0}, gain_gradient.data());
   results.push_back(gain_gradient);
   results.push_back(bias_gradient);
@@ -119,7 +123,9 @@ TEST_P(RowwiseBits, OfARowAreTheSameAloneAndInABatch) {
     ASSERT_EQ(one.size(), all.size());
     for (std::size_t i = 0; i < one.size(); ++i) {
       const std::size_t size = one[i].size();
-      EXPECT_EQ(std::memcmp(one[i].data(), all[i].data() + static_cast<std::size_t>(row) * size, size * sizeof(float)), 0) << "result " << i << " row " << row;
+      EXPECT_EQ(std::memcmp(one[i].data(), all[i].data() + static_cast<std::size_t>(row) * size, size * sizeof(float)),
+                0)
+          << "result " << i << " row " << row;
     }
   }
 }
@@ -137,7 +143,8 @@ TEST_P(RowwiseBits, OfDropoutDependOnSeedRowAndColumnOnly) {
   EXPECT_NEAR(static_cast<double>(equal) / static_cast<double>(all.size()), 0.5, 0.01);
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, RowwiseBits, testing::ValuesIn(kernel_targets()), [](const auto& parameter) { return parameter.param; });
+INSTANTIATE_TEST_SUITE_P(Targets, RowwiseBits, testing::ValuesIn(kernel_targets()),
+                         [](const auto& parameter) { return parameter.param; });
 
 }  // namespace
 }  // namespace attend

@@ -35,7 +35,8 @@ inline Row layer_norm(const Row& x, const Row& gain, const Row& bias, double eps
   for (double value : x) mean += value / static_cast<double>(x.size());
   for (double value : x) variance += (value - mean) * (value - mean) / static_cast<double>(x.size());
   Row y(x.size());
-  for (std::size_t j = 0; j < x.size(); ++j) y[j] = (x[j] - mean) / std::sqrt(variance + epsilon) * gain[j] + (bias.empty() ? 0 : bias[j]);
+  for (std::size_t j = 0; j < x.size(); ++j)
+    y[j] = (x[j] - mean) / std::sqrt(variance + epsilon) * gain[j] + (bias.empty() ? 0 : bias[j]);
   return y;
 }
 
@@ -52,13 +53,15 @@ inline double activated(Activation kind, double x) {
     case Activation::none: return x;
     case Activation::relu: return x > 0 ? x : 0;
     case Activation::gelu: return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
-    case Activation::gelu_tanh: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
     case Activation::silu: return x / (1 + std::exp(-x));
   }
   return x;
 }
 
-inline constexpr Activation activations[] = {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu};
+inline constexpr Activation activations[] = {Activation::none, Activation::relu, Activation::gelu,
+                                             Activation::gelu_tanh, Activation::silu};
 
 inline Row log_softmax(const Row& x) {
   double top = -std::numeric_limits<double>::infinity(), sum = 0;

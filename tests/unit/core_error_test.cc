@@ -14,7 +14,8 @@ namespace attend {
 namespace {
 
 TEST(Error, SaysWhereWhatAndWhatToDo) {
-  const Error error(ErrorKind::shape, "attend", "query has 8 heads and key has 3", "query heads must be a multiple of key heads");
+  const Error error(ErrorKind::shape, "attend", "query has 8 heads and key has 3",
+                    "query heads must be a multiple of key heads");
   EXPECT_STREQ(error.what(), "attend: query has 8 heads and key has 3; query heads must be a multiple of key heads");
   EXPECT_EQ(error.kind(), ErrorKind::shape);
   EXPECT_EQ(error.where(), "attend");
@@ -40,10 +41,11 @@ TEST(Error, IsARuntimeError) {
 
 TEST(Error, KindsHaveDifferentNames) {
   std::set<std::string> names;
-  for (ErrorKind kind : {ErrorKind::argument, ErrorKind::shape, ErrorKind::config, ErrorKind::file, ErrorKind::format, ErrorKind::text,
-                         ErrorKind::numeric, ErrorKind::cancelled})
+  for (ErrorKind kind : {ErrorKind::argument, ErrorKind::shape, ErrorKind::config, ErrorKind::file, ErrorKind::format,
+                         ErrorKind::text, ErrorKind::numeric, ErrorKind::cancelled})
     names.insert(name_of(kind));
-  EXPECT_EQ(names, (std::set<std::string>{"argument", "shape", "config", "file", "format", "text", "numeric", "cancelled"}));
+  EXPECT_EQ(names,
+            (std::set<std::string>{"argument", "shape", "config", "file", "format", "text", "numeric", "cancelled"}));
 }
 
 TEST(Error, JoinPrintsAnything) {

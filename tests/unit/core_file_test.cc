@@ -141,7 +141,8 @@ TEST_F(Files, CannotBeWrittenIntoAFolderThatIsNotThere) {
 }
 
 TEST_F(Files, ThatAreMissingOrFoldersSaySo) {
-  EXPECT_TRUE(contains(message_of([&] { read_file(folder_ / "none"); }), "none: cannot open: No such file or directory"));
+  EXPECT_TRUE(
+      contains(message_of([&] { read_file(folder_ / "none"); }), "none: cannot open: No such file or directory"));
   EXPECT_TRUE(contains(message_of([&] { read_file(folder_); }), "cannot read: Is a directory"));
 }
 

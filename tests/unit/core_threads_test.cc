@@ -144,7 +144,9 @@ TEST_F(Threads, TheExceptionOfTheLowestTaskReachesTheCaller) {
       EXPECT_LE(runs, 4 + 7 * count);  // each worker may have one failing task begun; the rest is left out
       // The team is whole again: it works, and calls in tasks still run inline.
       std::atomic<int> inner{0};
-      parallel_for(4, [&](std::int64_t, int) { parallel_for(3, [&](std::int64_t, int worker) { inner += worker == 0 ? 1 : 100; }); });
+      parallel_for(4, [&](std::int64_t, int) {
+        parallel_for(3, [&](std::int64_t, int worker) { inner += worker == 0 ? 1 : 100; });
+      });
       EXPECT_EQ(inner, 12);
     }
   }
@@ -152,8 +154,10 @@ TEST_F(Threads, TheExceptionOfTheLowestTaskReachesTheCaller) {
 
 TEST_F(Threads, ExceptionsOfNestedCallsPassThrough) {
   set_threads(2);
-  EXPECT_THROW(parallel_for(4, [](std::int64_t, int) { parallel_for(2, [](std::int64_t, int) { throw std::runtime_error("inner"); }); }),
-               std::runtime_error);
+  EXPECT_THROW(
+      parallel_for(
+          4, [](std::int64_t, int) { parallel_for(2, [](std::int64_t, int) { throw std::runtime_error("inner"); }); }),
+      std::runtime_error);
 }
 
 TEST_F(Threads, AViewIsCopiedNotWrapped) {

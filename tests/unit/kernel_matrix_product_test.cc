@@ -26,20 +26,21 @@ double activated(Activation kind, double x) {
     case Activation::none: return x;
     case Activation::relu: return x > 0 ? x : 0;
     case Activation::gelu: return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
-    case Activation::gelu_tanh: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
     case Activation::silu: return x / (1 + std::exp(-x));
   }
   return x;
 }
 
-// A sum of n random terms in order has partial sums near sqrt(n), so roundings add up to about n / 2 times 6e-8 / sqrt(3);
-// six times that is never seen by chance.
+// A sum of n random terms in order has partial sums near sqrt(n), so roundings add up to about n / 2 times 6e-8 /
+// sqrt(3); six times that is never seen by chance.
 double bound(std::int64_t length) { return 2e-6 + 1.5e-7 * static_cast<double>(length); }
 
 constexpr float marker = 12345.0f;
 
-void check_multiply(std::int64_t rows, std::int64_t inputs, std::int64_t outputs, std::int64_t padding, const ProductEnd& wanted, bool transposed,
-                    std::uint64_t seed) {
+void check_multiply(std::int64_t rows, std::int64_t inputs, std::int64_t outputs, std::int64_t padding,
+                    const ProductEnd& wanted, bool transposed, std::uint64_t seed) {
   const std::int64_t a_stride = inputs + padding, c_stride = outputs + padding;
   const auto a = random_floats(rows * a_stride, seed), bias = random_floats(outputs, seed + 1);
   const std::int64_t w_stride = (transposed ? outputs : inputs) + padding;
@@ -55,7 +56,8 @@ void check_multiply(std::int64_t rows, std::int64_t inputs, std::int64_t outputs
   if (wanted.before_activation != nullptr) end.before_activation = before.data();
   if (end.accumulate)
     for (std::int64_t i = 0; i < rows; ++i)
-      for (std::int64_t j = 0; j < outputs; ++j) c[static_cast<std::size_t>(i * c_stride + j)] = static_cast<float>(i - j) * 0.01f;
+      for (std::int64_t j = 0; j < outputs; ++j)
+        c[static_cast<std::size_t>(i * c_stride + j)] = static_cast<float>(i - j) * 0.01f;
   multiply(a.data(), a_stride, rows, packed, c.data(), c_stride, end);
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < outputs; ++j) {
@@ -70,9 +72,11 @@ void check_multiply(std::int64_t rows, std::int64_t inputs, std::int64_t outputs
       }
       double expected = activated(end.activation, sum);
       if (end.accumulate) expected += static_cast<float>(i - j) * 0.01f;
-      ASSERT_NEAR(c[at], expected, bound(inputs)) << "element " << i << "," << j << " of " << rows << "x" << inputs << "x" << outputs;
+      ASSERT_NEAR(c[at], expected, bound(inputs))
+          << "element " << i << "," << j << " of " << rows << "x" << inputs << "x" << outputs;
     }
-    for (std::int64_t j = outputs; j < c_stride; ++j) ASSERT_EQ(c[static_cast<std::size_t>(i * c_stride + j)], marker) << "beyond row " << i;
+    for (std::int64_t j = outputs; j < c_stride; ++j)
+      ASSERT_EQ(c[static_cast<std::size_t>(i * c_stride + j)], marker) << "beyond row " << i;
   }
   ASSERT_EQ(c.back(), marker);
   if (end.before_activation == nullptr) {
@@ -92,8 +96,10 @@ void check_transposed(std::int64_t rows, std::int64_t m, std::int64_t n, std::in
       double sum = start[at];
       if (j < n)
         for (std::int64_t r = 0; r < rows; ++r)
-          sum += static_cast<double>(a[static_cast<std::size_t>(r * (m + padding) + i)]) * b[static_cast<std::size_t>(r * (n + padding) + j)];
-      ASSERT_NEAR(c[at], sum, j < n ? bound(rows) : 0) << "element " << i << "," << j << " of " << rows << "x" << m << "x" << n;
+          sum += static_cast<double>(a[static_cast<std::size_t>(r * (m + padding) + i)]) *
+                 b[static_cast<std::size_t>(r * (n + padding) + j)];
+      ASSERT_NEAR(c[at], sum, j < n ? bound(rows) : 0)
+          << "element " << i << "," << j << " of " << rows << "x" << m << "x" << n;
     }
   }
   ASSERT_EQ(c.back(), start.back());
@@ -123,7 +129,12 @@ TEST_P(Products, AreRightForEdgeSizes) {
 
 TEST_P(Products, AreRightAcrossBlocksOfInputsAndColumns) {
   float unused = 0;
-  for (auto [rows, inputs, outputs] : {std::array<std::int64_t, 3>{1, 1100, 70}, {7, 513, 33}, {100, 1025, 40}, {200, 512, 48}, {5, 17, 1100}, {2, 600, 1040}}) {
+  for (auto [rows, inputs, outputs] : {std::array<std::int64_t, 3>{1, 1100, 70},
+                                       {7, 513, 33},
+                                       {100, 1025, 40},
+                                       {200, 512, 48},
+                                       {5, 17, 1100},
+                                       {2, 600, 1040}}) {
     check_multiply(rows, inputs, outputs, 3, {}, false, 11);
     check_multiply(rows, inputs, outputs, 0, {&unused, Activation::none, nullptr, true}, true, 12);
     check_multiply(rows, inputs, outputs, 1, {&unused, Activation::gelu, &unused, false}, false, 13);
@@ -134,7 +145,8 @@ TEST_P(Products, AreRightAcrossBlocksOfInputsAndColumns) {
 TEST_P(Products, FinishWithBiasActivationAndSum) {
   float unused = 0;
   std::uint64_t seed = 100;
-  for (Activation kind : {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu})
+  for (Activation kind :
+       {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu})
     for (std::int64_t rows : {1, 4, 13})
       for (std::int64_t outputs : {3, 16, 37, 64}) {
         check_multiply(rows, 20, outputs, 2, {&unused, kind, &unused, false}, false, ++seed);
@@ -197,7 +209,8 @@ TEST_P(Products, NotANumberStaysInItsRow) {
   a[2 * 8 + 3] = std::nanf("");
   PackedMatrix packed;
   packed.pack(weights.data(), 20, 8, 8);
-  for (Activation kind : {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
+  for (Activation kind :
+       {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
     multiply(a.data(), 8, 5, packed, c.data(), 20, {nullptr, kind, nullptr, false});
     for (std::size_t i = 0; i < 5; ++i)
       for (std::size_t j = 0; j < 20; ++j) EXPECT_EQ(std::isnan(c[i * 20 + j]), i == 2) << static_cast<int>(kind);
@@ -208,7 +221,8 @@ TEST_P(Products, TransposedAreRightForEdgeSizes) {
   std::uint64_t seed = 1000;
   for (std::int64_t m : edge_sizes)
     for (std::int64_t n : edge_sizes) {
-      check_transposed(edge_sizes[static_cast<std::size_t>(seed % edge_sizes.size())], m, n, static_cast<std::int64_t>(seed % 3), seed);
+      check_transposed(edge_sizes[static_cast<std::size_t>(seed % edge_sizes.size())], m, n,
+                       static_cast<std::int64_t>(seed % 3), seed);
       ++seed;
       if (HasFatalFailure()) return;
     }
@@ -221,7 +235,8 @@ TEST_P(Products, TransposedAreRightAcrossBlocks) {
   check_transposed(30, 40, 1100, 0, 4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, Products, testing::ValuesIn(kernel_targets()), [](const auto& parameter) { return parameter.param; });
+INSTANTIATE_TEST_SUITE_P(Targets, Products, testing::ValuesIn(kernel_targets()),
+                         [](const auto& parameter) { return parameter.param; });
 
 }  // namespace
 }  // namespace attend

@@ -21,7 +21,8 @@ using reference::Row;
 using reference::row_of;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
-const std::vector<std::int64_t> widths = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 300, 1500};
+const std::vector<std::int64_t> widths = {1,  2,  3,  4,  5,  7,   8,   9,   15,  16,  17,  31,
+                                          32, 33, 63, 64, 65, 100, 127, 128, 129, 300, 1500};
 
 class Rowwise : public testing::TestWithParam<std::string> {
  protected:
@@ -43,29 +44,38 @@ void over_shapes(Body body) {
 }
 
 // Nothing may be written between the rows.
-void expect_gaps(const std::vector<float>& values, const std::vector<float>& before, std::int64_t rows, std::int64_t width, std::int64_t stride) {
+void expect_gaps(const std::vector<float>& values, const std::vector<float>& before, std::int64_t rows,
+                 std::int64_t width, std::int64_t stride) {
   for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t j = width; j < stride; ++j) ASSERT_EQ(values[static_cast<std::size_t>(r * stride + j)], before[static_cast<std::size_t>(r * stride + j)]);
+    for (std::int64_t j = width; j < stride; ++j)
+      ASSERT_EQ(values[static_cast<std::size_t>(r * stride + j)], before[static_cast<std::size_t>(r * stride + j)]);
 }
 
 TEST_P(Rowwise, LayerNorm) {
   over_shapes([](std::int64_t rows, std::int64_t width, std::int64_t stride) {
-    const auto x = random_floats(rows * stride, 1, 3), gain = random_floats(width, 2), bias = random_floats(width, 3), empty = random_floats(rows * stride, 4);
+    const auto x = random_floats(rows * stride, 1, 3), gain = random_floats(width, 2), bias = random_floats(width, 3),
+               empty = random_floats(rows * stride, 4);
     for (bool biased : {true, false}) {
       std::vector<float> y = empty, in_place = x, statistics(static_cast<std::size_t>(2 * rows));
-      layer_norm({x.data(), rows, width, stride}, gain.data(), biased ? bias.data() : nullptr, 1e-5f, {y.data(), rows, width, stride}, statistics.data());
-      layer_norm({in_place.data(), rows, width, stride}, gain.data(), biased ? bias.data() : nullptr, 1e-5f, {in_place.data(), rows, width, stride}, nullptr);
+      layer_norm({x.data(), rows, width, stride}, gain.data(), biased ? bias.data() : nullptr, 1e-5f,
+                 {y.data(), rows, width, stride}, statistics.data());
+      layer_norm({in_place.data(), rows, width, stride}, gain.data(), biased ? bias.data() : nullptr, 1e-5f,
+                 {in_place.data(), rows, width, stride}, nullptr);
       for (std::int64_t r = 0; r < rows; ++r) {
         const Row row = row_of(x, r, stride, width);
-        const Row expected = reference::layer_norm(row, Row(gain.begin(), gain.end()), biased ? Row(bias.begin(), bias.end()) : Row{}, 1e-5f);
+        const Row expected = reference::layer_norm(row, Row(gain.begin(), gain.end()),
+                                                   biased ? Row(bias.begin(), bias.end()) : Row{}, 1e-5f);
         double mean = 0, variance = 0;
         for (double value : row) mean += value / static_cast<double>(width);
         for (double value : row) variance += (value - mean) * (value - mean) / static_cast<double>(width);
         ASSERT_NEAR(statistics[static_cast<std::size_t>(2 * r)], mean, 2e-6);
-        ASSERT_NEAR(statistics[static_cast<std::size_t>(2 * r + 1)] * std::sqrt(variance + 1e-5f), 1, width == 1 ? 1e-3 : 4e-6);
+        ASSERT_NEAR(statistics[static_cast<std::size_t>(2 * r + 1)] * std::sqrt(variance + 1e-5f), 1,
+                    width == 1 ? 1e-3 : 4e-6);
         for (std::int64_t j = 0; j < width; ++j) {
           // A width of 2 divides by the small difference of its elements, and multiplies the roundings of the mean.
-          ASSERT_NEAR(y[static_cast<std::size_t>(r * stride + j)], expected[static_cast<std::size_t>(j)], width < 8 ? 1e-4 : 8e-6) << width;
+          ASSERT_NEAR(y[static_cast<std::size_t>(r * stride + j)], expected[static_cast<std::size_t>(j)],
+                      width < 8 ? 1e-4 : 8e-6)
+              << width;
           ASSERT_EQ(y[static_cast<std::size_t>(r * stride + j)], in_place[static_cast<std::size_t>(r * stride + j)]);
         }
       }
@@ -76,14 +86,19 @@ TEST_P(Rowwise, LayerNorm) {
 
 TEST_P(Rowwise, RmsNorm) {
   over_shapes([](std::int64_t rows, std::int64_t width, std::int64_t stride) {
-    const auto x = random_floats(rows * stride, 1, 3), gain = random_floats(width, 2), empty = random_floats(rows * stride, 4);
+    const auto x = random_floats(rows * stride, 1, 3), gain = random_floats(width, 2),
+               empty = random_floats(rows * stride, 4);
     std::vector<float> y = empty, statistics(static_cast<std::size_t>(rows));
     rms_norm({x.data(), rows, width, stride}, gain.data(), 1e-6f, {y.data(), rows, width, stride}, statistics.data());
     for (std::int64_t r = 0; r < rows; ++r) {
-      const Row row = row_of(x, r, stride, width), expected = reference::rms_norm(row, Row(gain.begin(), gain.end()), 1e-6f);
-      ASSERT_NEAR(statistics[static_cast<std::size_t>(r)] * std::sqrt(reference::dot(row, row) / static_cast<double>(width) + 1e-6), 1, 2e-6);
+      const Row row = row_of(x, r, stride, width),
+                expected = reference::rms_norm(row, Row(gain.begin(), gain.end()), 1e-6f);
+      ASSERT_NEAR(statistics[static_cast<std::size_t>(r)] *
+                      std::sqrt(reference::dot(row, row) / static_cast<double>(width) + 1e-6),
+                  1, 2e-6);
       for (std::int64_t j = 0; j < width; ++j)
-        ASSERT_NEAR(y[static_cast<std::size_t>(r * stride + j)], expected[static_cast<std::size_t>(j)], 4e-6 * (1 + std::abs(expected[static_cast<std::size_t>(j)])));
+        ASSERT_NEAR(y[static_cast<std::size_t>(r * stride + j)], expected[static_cast<std::size_t>(j)],
+                    4e-6 * (1 + std::abs(expected[static_cast<std::size_t>(j)])));
     }
     expect_gaps(y, empty, rows, width, stride);
   });
@@ -102,7 +117,8 @@ TEST_P(Rowwise, ActivationsAreAccurateEverywhere) {
     double worst = 0;
     for (std::size_t j = 0; j < x.size(); ++j) {
       const double expected = reference::activated(kind, x[j]);
-      // Relative 4e-7 on the upper side; on the lower, where the value is a small tail, relative to the tail's exponent too.
+      // Relative 4e-7 on the upper side; on the lower, where the value is a small tail, relative to the tail's exponent
+      // too.
       const double allowed = 4e-7 * std::abs(expected) + 2e-8 + 1e-37;
       ASSERT_NEAR(y[j], expected, allowed) << "activation " << static_cast<int>(kind) << " at " << x[j];
       worst = std::max(worst, std::abs(y[j] - expected) / (std::abs(expected) + 0.05));
@@ -113,12 +129,14 @@ TEST_P(Rowwise, ActivationsAreAccurateEverywhere) {
 
 TEST_P(Rowwise, ActivateInPlaceAndWithStrides) {
   over_shapes([](std::int64_t rows, std::int64_t width, std::int64_t stride) {
-    const auto x = random_floats(rows * stride, 1), value = random_floats(rows * stride, 2), empty = random_floats(rows * stride, 4);
+    const auto x = random_floats(rows * stride, 1), value = random_floats(rows * stride, 2),
+               empty = random_floats(rows * stride, 4);
     for (Activation kind : reference::activations) {
       std::vector<float> y = empty, in_place = x, gated = empty;
       activate(kind, {x.data(), rows, width, stride}, {y.data(), rows, width, stride});
       activate(kind, {in_place.data(), rows, width, stride}, {in_place.data(), rows, width, stride});
-      gate(kind, {x.data(), rows, width, stride}, {value.data(), rows, width, stride}, {gated.data(), rows, width, stride});
+      gate(kind, {x.data(), rows, width, stride}, {value.data(), rows, width, stride},
+           {gated.data(), rows, width, stride});
       for (std::int64_t r = 0; r < rows; ++r)
         for (std::int64_t j = 0; j < width; ++j) {
           const auto at = static_cast<std::size_t>(r * stride + j);
@@ -213,10 +231,13 @@ TEST_P(Rowwise, CrossEntropyAndItsGradient) {
     const auto logits = random_floats(rows * stride, 1, 4);
     Random random(9);
     std::vector<std::int32_t> labels;
-    for (std::int64_t r = 0; r < rows; ++r) labels.push_back(r == 2 ? -1 : static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(width))));
+    for (std::int64_t r = 0; r < rows; ++r)
+      labels.push_back(r == 2 ? -1 : static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(width))));
     for (float smoothing : {0.0f, 0.1f}) {
-      std::vector<float> gradient = logits, kept = logits, losses(static_cast<std::size_t>(rows), 9), plain = losses, again = losses;
-      cross_entropy({gradient.data(), rows, width, stride}, labels.data(), smoothing, 0.25f, losses.data(), plain.data());
+      std::vector<float> gradient = logits, kept = logits, losses(static_cast<std::size_t>(rows), 9), plain = losses,
+                         again = losses;
+      cross_entropy({gradient.data(), rows, width, stride}, labels.data(), smoothing, 0.25f, losses.data(),
+                    plain.data());
       cross_entropy({kept.data(), rows, width, stride}, labels.data(), smoothing, 0, again.data(), nullptr);
       ASSERT_EQ(kept, logits);
       ASSERT_EQ(losses, again);
@@ -234,7 +255,8 @@ TEST_P(Rowwise, CrossEntropyAndItsGradient) {
         ASSERT_NEAR(plain[i], reference::cross_entropy(row, label, 0), 4e-6);
         const Row log_p = reference::log_softmax(row);
         for (std::size_t j = 0; j < static_cast<std::size_t>(width); ++j) {
-          const double target = static_cast<double>(smoothing) / static_cast<double>(width) + (j == label ? 1 - static_cast<double>(smoothing) : 0);
+          const double target = static_cast<double>(smoothing) / static_cast<double>(width) +
+                                (j == label ? 1 - static_cast<double>(smoothing) : 0);
           ASSERT_NEAR(gradient[static_cast<std::size_t>(r * stride) + j], 0.25 * (std::exp(log_p[j]) - target), 3e-7);
         }
       }
@@ -286,12 +308,17 @@ TEST_P(Rowwise, RotationTurnsPairsAndTurnsBack) {
               double expected = start[static_cast<std::size_t>(base + j)];
               if (j < rotary_dim) {
                 const std::int64_t i = pairing == Pairing::halves ? j % half : j / 2;
-                const std::int64_t first = pairing == Pairing::halves ? i : 2 * i, second = pairing == Pairing::halves ? i + half : 2 * i + 1;
-                const double angle = positions[static_cast<std::size_t>(r)] * std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(rotary_dim));
-                const double a = start[static_cast<std::size_t>(base + first)], b = start[static_cast<std::size_t>(base + second)];
-                expected = j == first ? a * std::cos(angle) - b * std::sin(angle) : a * std::sin(angle) + b * std::cos(angle);
+                const std::int64_t first = pairing == Pairing::halves ? i : 2 * i,
+                                   second = pairing == Pairing::halves ? i + half : 2 * i + 1;
+                const double angle = positions[static_cast<std::size_t>(r)] *
+                                     std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(rotary_dim));
+                const double a = start[static_cast<std::size_t>(base + first)],
+                             b = start[static_cast<std::size_t>(base + second)];
+                expected =
+                    j == first ? a * std::cos(angle) - b * std::sin(angle) : a * std::sin(angle) + b * std::cos(angle);
               }
-              ASSERT_NEAR(x[static_cast<std::size_t>(base + j)], expected, 1e-6) << head_dim << " " << rotary_dim << " " << j;
+              ASSERT_NEAR(x[static_cast<std::size_t>(base + j)], expected, 1e-6)
+                  << head_dim << " " << rotary_dim << " " << j;
             }
         for (std::int64_t r = 0; r < rows; ++r)
           for (std::int64_t j = heads * head_dim; j < stride; ++j)
@@ -304,7 +331,8 @@ TEST_P(Rowwise, RotationTurnsPairsAndTurnsBack) {
 TEST_P(Rowwise, GatherAndScatterRows) {
   over_shapes([](std::int64_t rows, std::int64_t width, std::int64_t stride) {
     const std::int64_t table_rows = 4;
-    const auto table = random_floats(table_rows * width, 1), gradient = random_floats(rows * stride, 2), empty = random_floats(rows * stride, 4);
+    const auto table = random_floats(table_rows * width, 1), gradient = random_floats(rows * stride, 2),
+               empty = random_floats(rows * stride, 4);
     Random random(3);
     std::vector<std::int32_t> ids;
     for (std::int64_t r = 0; r < rows; ++r) ids.push_back(static_cast<std::int32_t>(random.below(4)));
@@ -325,7 +353,8 @@ TEST_P(Rowwise, GatherAndScatterRows) {
 
 TEST_P(Rowwise, SumsOfRows) {
   over_shapes([](std::int64_t rows, std::int64_t width, std::int64_t stride) {
-    const auto a = random_floats(rows * stride, 1), b = random_floats(rows * stride, 2), empty = random_floats(rows * stride, 4);
+    const auto a = random_floats(rows * stride, 1), b = random_floats(rows * stride, 2),
+               empty = random_floats(rows * stride, 4);
     std::vector<float> y = empty, accumulated = b, sums(static_cast<std::size_t>(width), 0.5f);
     add_rows({a.data(), rows, width, stride}, {b.data(), rows, width, stride}, {y.data(), rows, width, stride});
     accumulate_rows({a.data(), rows, width, stride}, -2, {accumulated.data(), rows, width, stride});
@@ -342,9 +371,11 @@ TEST_P(Rowwise, SumsOfRows) {
     expect_gaps(y, empty, rows, width, stride);
     expect_gaps(accumulated, b, rows, width, stride);
     std::vector<float> in_place = a;
-    add_rows({in_place.data(), rows, width, stride}, {b.data(), rows, width, stride}, {in_place.data(), rows, width, stride});
+    add_rows({in_place.data(), rows, width, stride}, {b.data(), rows, width, stride},
+             {in_place.data(), rows, width, stride});
     for (std::int64_t r = 0; r < rows; ++r)
-      for (std::int64_t j = 0; j < width; ++j) ASSERT_EQ(in_place[static_cast<std::size_t>(r * stride + j)], y[static_cast<std::size_t>(r * stride + j)]);
+      for (std::int64_t j = 0; j < width; ++j)
+        ASSERT_EQ(in_place[static_cast<std::size_t>(r * stride + j)], y[static_cast<std::size_t>(r * stride + j)]);
   });
 }
 
@@ -359,7 +390,8 @@ TEST_P(Rowwise, DropoutFollowsPhilox) {
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t j = 0; j < width; ++j) {
         const auto at = static_cast<std::size_t>(r * stride + j);
-        const auto words = philox({0x9ABCDEF0u, 0x12345678u}, {static_cast<std::uint32_t>(j / 128 * 16 + j % 16), static_cast<std::uint32_t>(r), 0, 0x44524F50u});
+        const auto words = philox({0x9ABCDEF0u, 0x12345678u}, {static_cast<std::uint32_t>(j / 128 * 16 + j % 16),
+                                                               static_cast<std::uint32_t>(r), 0, 0x44524F50u});
         const std::uint32_t word = words[static_cast<std::size_t>(j / 16 % 4)];
         const std::uint32_t draw = j % 128 < 64 ? word & 0xFFFFu : word >> 16;
         const float expected = draw >= 19661 ? x[at] * (65536.0f / (65536 - 19661)) : 0;
@@ -401,7 +433,8 @@ TEST_P(Rowwise, AdamSteps) {
           const double g = 0.5 * gradient[i], b1 = 0.9f, b2 = 0.98f;
           first64[i] = b1 * first64[i] + (1 - b1) * g;
           second64[i] = b2 * second64[i] + (1 - b2) * g * g;
-          const double m_hat = first64[i] / (1 - std::pow(b1, static_cast<double>(step))), v_hat = second64[i] / (1 - std::pow(b2, static_cast<double>(step)));
+          const double m_hat = first64[i] / (1 - std::pow(b1, static_cast<double>(step))),
+                       v_hat = second64[i] / (1 - std::pow(b2, static_cast<double>(step)));
           value64[i] -= 0.01f * (static_cast<double>(decay) * value64[i] + m_hat / (std::sqrt(v_hat) + 1e-9));
           ASSERT_NEAR(value[i], value64[i], 1e-6) << i;
           ASSERT_NEAR(first[i], first64[i], 1e-6);
@@ -455,7 +488,8 @@ TEST_P(Rowwise, NoRowsIsNothingToDo) {
   EXPECT_EQ(untouched, 5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, Rowwise, testing::ValuesIn(kernel_targets()), [](const auto& parameter) { return parameter.param; });
+INSTANTIATE_TEST_SUITE_P(Targets, Rowwise, testing::ValuesIn(kernel_targets()),
+                         [](const auto& parameter) { return parameter.param; });
 
 }  // namespace
 }  // namespace attend

@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::int64_t summed_block = 320;
 constexpr std::int64_t most_m = 96, most_n = 512;  // of one copied block
-constexpr std::int64_t panel_stride = summed_block * 16 + 16;  // off a power of two, or all panels would share cache sets
+constexpr std::int64_t panel_stride =
+    summed_block * 16 + 16;  // off a power of two, or all panels would share cache sets
 
 struct TransposedProduct {
   const float* a;
@@ -53,8 +54,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // Copies `rows` rows of `width` columns into panels of up to 16 columns, with zeros up to 16. Panel p starts at column
 // width * p / panels. Goes along the rows, so that memory is read as it lies.
-HWY_INLINE void copy_panels(const float* from, std::int64_t stride, std::int64_t rows, const std::int64_t* starts, std::int64_t panels,
-                            float* to) {
+HWY_INLINE void copy_panels(const float* from, std::int64_t stride, std::int64_t rows, const std::int64_t* starts,
+                            std::int64_t panels, float* to) {
   const TileTag d;
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t p = 0; p < panels; ++p) {
@@ -71,8 +72,9 @@ HWY_INLINE void copy_panels(const float* from, std::int64_t stride, std::int64_t
 }
 
 template <int rows, int panels>
-HWY_NOINLINE void gradient_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t panel_stride, std::int64_t size,
-                                float* c, std::int64_t c_stride, std::int64_t columns, const float* next_c, const Ahead& ahead) {
+HWY_NOINLINE void gradient_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t panel_stride,
+                                std::int64_t size, float* c, std::int64_t c_stride, std::int64_t columns,
+                                const float* next_c, const Ahead& ahead) {
   const TileTag d;
   constexpr int vectors = panels * panel_vectors;
   hn::VFromD<TileTag> sums[rows][vectors];
@@ -109,17 +111,20 @@ HWY_NOINLINE void gradient_tile(const float* HWY_RESTRICT a, const float* HWY_RE
 }
 
 template <int panels, int rows = most_rows(panels)>
-HWY_INLINE void gradient_tile_of(int count, const float* a, const float* b, std::int64_t panel_stride, std::int64_t size, float* c,
-                                 std::int64_t c_stride, std::int64_t columns, const float* next_c, const Ahead& ahead) {
+HWY_INLINE void gradient_tile_of(int count, const float* a, const float* b, std::int64_t panel_stride,
+                                 std::int64_t size, float* c, std::int64_t c_stride, std::int64_t columns,
+                                 const float* next_c, const Ahead& ahead) {
   if constexpr (rows > 1) {
-    if (count < rows) return gradient_tile_of<panels, rows - 1>(count, a, b, panel_stride, size, c, c_stride, columns, next_c, ahead);
+    if (count < rows)
+      return gradient_tile_of<panels, rows - 1>(count, a, b, panel_stride, size, c, c_stride, columns, next_c, ahead);
   }
   gradient_tile<rows, panels>(a, b, panel_stride, size, c, c_stride, columns, next_c, ahead);
 }
 
-// C[first_m..last_m, first_n..last_n) += sums over all rows, n at most most_n. A block of rows of B is copied once, and the
-// chunks of the same rows of A one after another, so that memory is read nearly as it lies.
-void transposed_block(const TransposedProduct& product, std::int64_t first_m, std::int64_t last_m, std::int64_t first_n, std::int64_t last_n) {
+// C[first_m..last_m, first_n..last_n) += sums over all rows, n at most most_n. A block of rows of B is copied once, and
+// the chunks of the same rows of A one after another, so that memory is read nearly as it lies.
+void transposed_block(const TransposedProduct& product, std::int64_t first_m, std::int64_t last_m, std::int64_t first_n,
+                      std::int64_t last_n) {
   constexpr int panels = widest_panels >= 8 ? 2 : 1;
   const std::int64_t m = last_m - first_m, n = last_n - first_n;
   const std::int64_t n_panels = (n + tile_panel - 1) / tile_panel;
@@ -128,20 +133,25 @@ void transposed_block(const TransposedProduct& product, std::int64_t first_m, st
   for (std::int64_t p = 0; p <= n_panels; ++p) n_starts[p] = std::min(n, p * tile_panel);
   TransposedScratch& memory = transposed_scratch();
   for (std::int64_t step = 0; step < blocks * chunks; ++step) {
-    const std::int64_t first = product.rows * (step / chunks) / blocks, rows = product.rows * (step / chunks + 1) / blocks - first;
-    const std::int64_t chunk = first_m + m * (step % chunks) / chunks, chunk_m = first_m + m * (step % chunks + 1) / chunks - chunk;
+    const std::int64_t first = product.rows * (step / chunks) / blocks,
+                       rows = product.rows * (step / chunks + 1) / blocks - first;
+    const std::int64_t chunk = first_m + m * (step % chunks) / chunks,
+                       chunk_m = first_m + m * (step % chunks + 1) / chunks - chunk;
     const std::int64_t tiles = (chunk_m + most_rows(panels) - 1) / most_rows(panels);
     for (std::int64_t t = 0; t <= tiles; ++t) m_starts[t] = chunk_m * t / tiles;
     copy_panels(product.a + first * product.a_stride + chunk, product.a_stride, rows, m_starts, tiles, memory.a.data());
     if (step % chunks == 0)
-      copy_panels(product.b + first * product.b_stride + first_n, product.b_stride, rows, n_starts, n_panels, memory.b.data());
+      copy_panels(product.b + first * product.b_stride + first_n, product.b_stride, rows, n_starts, n_panels,
+                  memory.b.data());
     // What the next step will copy.
     Ahead::Piece later_a, later_b;
     std::int64_t later_rows = 0;
     if (step + 1 < blocks * chunks) {
-      const std::int64_t next_block = (step + 1) / chunks, next_chunk = (step + 1) % chunks, later = product.rows * next_block / blocks;
+      const std::int64_t next_block = (step + 1) / chunks, next_chunk = (step + 1) % chunks,
+                         later = product.rows * next_block / blocks;
       later_rows = product.rows * (next_block + 1) / blocks - later;
-      later_a = {product.a + later * product.a_stride + first_m + m * next_chunk / chunks, product.a_stride, (m / chunks + 15) / 16};
+      later_a = {product.a + later * product.a_stride + first_m + m * next_chunk / chunks, product.a_stride,
+                 (m / chunks + 15) / 16};
       if (next_chunk == 0) later_b = {product.b + later * product.b_stride + first_n, product.b_stride, (n + 15) / 16};
     }
     const std::int64_t parts = (n_panels + panels - 1) / panels * tiles;
@@ -150,13 +160,17 @@ void transposed_block(const TransposedProduct& product, std::int64_t first_m, st
         const std::int64_t row = m_starts[t], count = m_starts[t + 1] - row;
         const Ahead ahead = Ahead::part_of(later_a, later_b, later_rows, p / panels * tiles + t, parts);
         float* c = product.c + (chunk + row) * product.c_stride + first_n + p * tile_panel;
-        const float* next_c = t + 1 < tiles ? c + count * product.c_stride : product.c + chunk * product.c_stride + first_n + (p + panels) * tile_panel;
+        const float* next_c = t + 1 < tiles
+                                  ? c + count * product.c_stride
+                                  : product.c + chunk * product.c_stride + first_n + (p + panels) * tile_panel;
         const float* a = memory.a.data() + t * panel_stride;
         const float* b = memory.b.data() + p * panel_stride;
         if (panels == 1 || n_panels - p >= panels)
-          gradient_tile_of<panels>(static_cast<int>(count), a, b, panel_stride, rows, c, product.c_stride, n - p * tile_panel, next_c, ahead);
+          gradient_tile_of<panels>(static_cast<int>(count), a, b, panel_stride, rows, c, product.c_stride,
+                                   n - p * tile_panel, next_c, ahead);
         else
-          gradient_tile_of<1>(static_cast<int>(count), a, b, panel_stride, rows, c, product.c_stride, n - p * tile_panel, next_c, ahead);
+          gradient_tile_of<1>(static_cast<int>(count), a, b, panel_stride, rows, c, product.c_stride,
+                              n - p * tile_panel, next_c, ahead);
       }
     }
   }
@@ -173,8 +187,8 @@ namespace {
 HWY_EXPORT(transposed_block);
 }
 
-void multiply_transposed(const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride, std::int64_t rows,
-                         std::int64_t m, std::int64_t n, float* c, std::int64_t c_stride) {
+void multiply_transposed(const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride,
+                         std::int64_t rows, std::int64_t m, std::int64_t n, float* c, std::int64_t c_stride) {
   if (rows <= 0 || m <= 0 || n <= 0) return;
   const TransposedProduct product{a, a_stride, b, b_stride, rows, c, c_stride};
   const auto function = HWY_DYNAMIC_DISPATCH(transposed_block);

@@ -1,5 +1,6 @@
-// The product with packed weights. Its outer loops: blocks of rows and columns are tasks; inside a task the summed index
-// goes in blocks short enough that a block of A stays in the second-level cache, and partial sums wait in scratch.
+// The product with packed weights. Its outer loops: blocks of rows and columns are tasks; inside a task the summed
+// index goes in blocks short enough that a block of A stays in the second-level cache, and partial sums wait in
+// scratch.
 #include "kernel/matrix/packed_matrix.h"
 
 #include <algorithm>
@@ -69,7 +70,8 @@ struct TileEnds {
 };
 
 template <Activation kind>
-HWY_INLINE void finish_row(const ProductEnd& end, const float* sums, std::int64_t columns, std::int64_t column, float* c, float* before) {
+HWY_INLINE void finish_row(const ProductEnd& end, const float* sums, std::int64_t columns, std::int64_t column,
+                           float* c, float* before) {
   const TileTag d;
   for (std::int64_t j = 0; j < columns; j += tile_lanes) {
     const auto count = static_cast<std::size_t>(std::min<std::int64_t>(tile_lanes, columns - j));
@@ -102,8 +104,8 @@ HWY_NOINLINE void finish_tile(const TileEnds& ends, const float* sums, int rows,
 }
 
 template <int rows, int panels>
-HWY_NOINLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t panel_stride, std::int64_t inputs,
-                       const TileEnds& ends) {
+HWY_NOINLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t panel_stride,
+                       std::int64_t inputs, const TileEnds& ends) {
   const TileTag d;
   constexpr int vectors = panels * panel_vectors;
   hn::VFromD<TileTag> sums[rows][vectors];
@@ -111,24 +113,28 @@ HWY_NOINLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
   for (int i = 0; i < rows; ++i) {
     ATTEND_UNROLL
     for (int v = 0; v < vectors; ++v)
-      sums[i][v] = ends.partial_in == nullptr ? hn::Zero(d) : hn::Load(d, ends.partial_in + i * ends.partial_stride + v * tile_lanes);
+      sums[i][v] = ends.partial_in == nullptr ? hn::Zero(d)
+                                              : hn::Load(d, ends.partial_in + i * ends.partial_stride + v * tile_lanes);
   }
   // C may be far away: its lines come while the sums are made.
   if (ends.partial_out == nullptr)
     for (int i = 0; i < rows; ++i)
-      for (int line = 0; line < panels; ++line) __builtin_prefetch(ends.c + i * ends.product->c_stride + line * tile_panel, 1, 3);
+      for (int line = 0; line < panels; ++line)
+        __builtin_prefetch(ends.c + i * ends.product->c_stride + line * tile_panel, 1, 3);
   tile_sums<rows, panels, block_stride, 1>(a, b, panel_stride, inputs, sums, ends.ahead);
   if (ends.partial_out != nullptr) {
     ATTEND_UNROLL
     for (int i = 0; i < rows; ++i) {
       ATTEND_UNROLL
-      for (int v = 0; v < vectors; ++v) hn::Store(sums[i][v], d, ends.partial_out + i * ends.partial_stride + v * tile_lanes);
+      for (int v = 0; v < vectors; ++v)
+        hn::Store(sums[i][v], d, ends.partial_out + i * ends.partial_stride + v * tile_lanes);
     }
     return;
   }
   const Product& product = *ends.product;
   const ProductEnd& end = product.end;
-  if (end.activation != Activation::none || end.before_activation != nullptr || ends.column + panels * tile_panel > product.outputs) {
+  if (end.activation != Activation::none || end.before_activation != nullptr ||
+      ends.column + panels * tile_panel > product.outputs) {
     HWY_ALIGN float kept[rows * vectors * tile_lanes];
     ATTEND_UNROLL
     for (int i = 0; i < rows; ++i) {
@@ -152,7 +158,8 @@ HWY_NOINLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
 }
 
 template <int panels, int rows = most_rows(panels)>
-HWY_INLINE void tile_of(int count, const float* a, const float* b, std::int64_t panel_stride, std::int64_t inputs, const TileEnds& ends) {
+HWY_INLINE void tile_of(int count, const float* a, const float* b, std::int64_t panel_stride, std::int64_t inputs,
+                        const TileEnds& ends) {
   if constexpr (rows > 1) {
     if (count < rows) return tile_of<panels, rows - 1>(count, a, b, panel_stride, inputs, ends);
   }
@@ -171,7 +178,8 @@ struct Step {
 
 // Tiles down the rows, for `panels` panels.
 template <int panels>
-HWY_INLINE void panel_group(const Product& product, const Step& step, std::int64_t first_panel, std::int64_t panel, std::int64_t all_panels) {
+HWY_INLINE void panel_group(const Product& product, const Step& step, std::int64_t first_panel, std::int64_t panel,
+                            std::int64_t all_panels) {
   const std::int64_t tiles = (step.rows + most_rows(panels) - 1) / most_rows(panels);
   const std::int64_t panel_stride = product.inputs * tile_panel;
   const float* b = product.panels + panel * panel_stride + step.k * tile_panel;
@@ -184,41 +192,48 @@ HWY_INLINE void panel_group(const Product& product, const Step& step, std::int64
     if (step.k != 0) ends.partial_in = partial + row * step.partial_stride;
     if (step.k + step.inputs < product.inputs) ends.partial_out = partial + row * step.partial_stride;
     ends.c = product.c + (step.first_row + row) * product.c_stride + ends.column;
-    ends.ahead = Ahead::part_of(step.later, {}, step.later_rows, (panel - first_panel) * tiles + t * panels, all_panels * tiles);
-    ends.ahead.rows = std::max<std::int64_t>(ends.ahead.rows, 0);
+    ends.ahead = Ahead::part_of(step.later, {}, step.later_rows, (panel - first_panel) / panels * tiles + t,
+                                all_panels / panels * tiles);
     tile_of<panels>(static_cast<int>(next - row), step.a + row * block_stride, b, panel_stride, step.inputs, ends);
     row = next;
   }
 }
 
 template <int panels>
-HWY_INLINE void panel_groups(const Product& product, const Step& step, std::int64_t first_panel, std::int64_t last_panel, std::int64_t& panel) {
+HWY_INLINE void panel_groups(const Product& product, const Step& step, std::int64_t first_panel,
+                             std::int64_t last_panel, std::int64_t& panel) {
   if constexpr (panels > widest_panels) {
     return;
   } else {
     // A tile of AVX-512 is two panels wide if it may; smaller vectors fill their registers with rows instead.
     if (step.rows > most_rows(panels) && panels > (widest_panels >= 8 ? 2 : 1)) return;
-    for (; panel + panels <= last_panel; panel += panels) panel_group<panels>(product, step, first_panel, panel, last_panel - first_panel);
+    for (; panel + panels <= last_panel; panel += panels)
+      panel_group<panels>(product, step, first_panel, panel, last_panel - first_panel);
   }
 }
 
 // C of rows [first_row, last_row) and panels [first_panel, last_panel).
-void product_block(const Product& product, std::int64_t first_row, std::int64_t last_row, std::int64_t first_panel, std::int64_t last_panel) {
+void product_block(const Product& product, std::int64_t first_row, std::int64_t last_row, std::int64_t first_panel,
+                   std::int64_t last_panel) {
   Scratch& memory = scratch();
   const std::int64_t partial_stride = (last_panel - first_panel) * tile_panel;
-  if (product.inputs > inputs_block && memory.sums.size() < rows_block * partial_stride) memory.sums = Buffer(rows_block * partial_stride);
+  if (product.inputs > inputs_block && memory.sums.size() < rows_block * partial_stride)
+    memory.sums = Buffer(rows_block * partial_stride);
   const std::int64_t row_blocks = (last_row - first_row + rows_block - 1) / rows_block;
   const std::int64_t input_blocks = std::max<std::int64_t>(1, (product.inputs + inputs_block - 1) / inputs_block);
   const auto step_at = [&](std::int64_t index) {
     const std::int64_t i = index / input_blocks, k = index % input_blocks * inputs_block;
-    const std::int64_t begin = first_row + (last_row - first_row) * i / row_blocks, end = first_row + (last_row - first_row) * (i + 1) / row_blocks;
-    return Step{begin, end - begin, k, std::min<std::int64_t>(inputs_block, product.inputs - k), nullptr, memory.sums.data(), partial_stride, {}, 0};
+    const std::int64_t begin = first_row + (last_row - first_row) * i / row_blocks;
+    const std::int64_t end = first_row + (last_row - first_row) * (i + 1) / row_blocks;
+    const std::int64_t inputs = std::min<std::int64_t>(inputs_block, product.inputs - k);
+    return Step{begin, end - begin, k, inputs, nullptr, memory.sums.data(), partial_stride, {}, 0};
   };
   for (std::int64_t index = 0; index < row_blocks * input_blocks; ++index) {
     Step step = step_at(index);
     step.a = product.a + step.first_row * product.a_stride + step.k;
     if (step.rows > 1) {
-      for (std::int64_t i = 0; i < step.rows; ++i) std::copy_n(step.a + i * product.a_stride, step.inputs, memory.a.data() + i * block_stride);
+      for (std::int64_t i = 0; i < step.rows; ++i)
+        std::copy_n(step.a + i * product.a_stride, step.inputs, memory.a.data() + i * block_stride);
       step.a = memory.a.data();
     }
     if (index + 1 < row_blocks * input_blocks) {
@@ -235,7 +250,8 @@ void product_block(const Product& product, std::int64_t first_row, std::int64_t 
 }
 
 // A stretch of one panel of a matrix stored [outputs, inputs]: 4 x 4 transpositions.
-HWY_INLINE void pack_stretch(const float* matrix, std::int64_t row_stride, std::int64_t outputs, std::int64_t inputs, float* panel) {
+HWY_INLINE void pack_stretch(const float* matrix, std::int64_t row_stride, std::int64_t outputs, std::int64_t inputs,
+                             float* panel) {
   std::int64_t j = 0;
 #if HWY_TARGET != HWY_SCALAR
   const hn::FixedTag<float, 4> d;
@@ -246,8 +262,10 @@ HWY_INLINE void pack_stretch(const float* matrix, std::int64_t row_stride, std::
     for (; k + 4 <= inputs; k += 4) {
       const auto r0 = hn::LoadU(d, rows + k), r1 = hn::LoadU(d, rows + row_stride + k);
       const auto r2 = hn::LoadU(d, rows + 2 * row_stride + k), r3 = hn::LoadU(d, rows + 3 * row_stride + k);
-      const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1)), low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
-      const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1)), high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
+      const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1)),
+                 low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
+      const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1)),
+                 high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
       float* to = panel + k * tile_panel + j;
       hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, to);
       hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to + tile_panel);
@@ -272,7 +290,8 @@ void pack_panel(const float* matrix, std::int64_t row_stride, std::int64_t outpu
 }
 
 // One panel of a matrix stored [inputs, outputs]: pieces of rows.
-void pack_panel_transposed(const float* matrix, std::int64_t row_stride, std::int64_t outputs, std::int64_t inputs, float* panel) {
+void pack_panel_transposed(const float* matrix, std::int64_t row_stride, std::int64_t outputs, std::int64_t inputs,
+                           float* panel) {
   const TileTag d;
   for (std::int64_t k = 0; k < inputs; ++k) {
     const float* row = matrix + k * row_stride;
@@ -303,7 +322,8 @@ constexpr std::int64_t panel = 16;
 
 }  // namespace
 
-void PackedMatrix::pack(const float* matrix, std::int64_t outputs, std::int64_t inputs, std::int64_t row_stride, bool transposed) {
+void PackedMatrix::pack(const float* matrix, std::int64_t outputs, std::int64_t inputs, std::int64_t row_stride,
+                        bool transposed) {
   const std::int64_t panels = (outputs + panel - 1) / panel;
   const std::int64_t size = panels * panel * inputs;
   if (panels_.size() != size) panels_ = Buffer(size);
@@ -313,13 +333,13 @@ void PackedMatrix::pack(const float* matrix, std::int64_t outputs, std::int64_t 
   const std::int64_t grain = std::max<std::int64_t>(1, 64 * 1024 / std::max<std::int64_t>(1, panel * inputs));
   parallel_ranges(panels, grain, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t p = begin; p < end; ++p)
-      function(matrix + p * panel * (transposed ? 1 : row_stride), row_stride, std::min(panel, outputs - p * panel), inputs,
-               panels_.data() + p * panel * inputs);
+      function(matrix + p * panel * (transposed ? 1 : row_stride), row_stride, std::min(panel, outputs - p * panel),
+               inputs, panels_.data() + p * panel * inputs);
   });
 }
 
-void multiply(const float* a, std::int64_t a_stride, std::int64_t rows, const PackedMatrix& b, float* c, std::int64_t c_stride,
-              const ProductEnd& end) {
+void multiply(const float* a, std::int64_t a_stride, std::int64_t rows, const PackedMatrix& b, float* c,
+              std::int64_t c_stride, const ProductEnd& end) {
   if (rows <= 0 || b.outputs() <= 0) return;
   const Product product{a, a_stride, b.panels(), b.outputs(), b.inputs(), c, c_stride, end};
   const auto function = HWY_DYNAMIC_DISPATCH(product_block);
@@ -329,7 +349,8 @@ void multiply(const float* a, std::int64_t a_stride, std::int64_t rows, const Pa
   const std::int64_t work = rows * panels * panel * std::max<std::int64_t>(1, b.inputs());
   const std::int64_t wanted = threads() == 1 ? 1 : std::clamp<std::int64_t>(work / work_of_a_task, 1, threads() * 4);
   const std::int64_t row_blocks = std::min(wanted, (rows + rows_block - 1) / rows_block);
-  std::int64_t column_blocks = std::max((panels * panel + columns_block - 1) / columns_block, (wanted + row_blocks - 1) / row_blocks);
+  std::int64_t column_blocks =
+      std::max((panels * panel + columns_block - 1) / columns_block, (wanted + row_blocks - 1) / row_blocks);
   // Whole groups of panels in every task but the last.
   const std::int64_t group = rows <= 3 ? 8 : rows <= 6 ? 4 : 2;
   std::int64_t width = (panels + column_blocks - 1) / column_blocks;

@@ -46,8 +46,9 @@ constexpr int most_rows(int panels) { return panels == 1 ? 6 : panels == 2 ? 3 :
 constexpr int widest_panels = 4;
 #endif
 
-// Rows of one or two matrices that the next block will copy. A tile asks for some of their cache lines now and then, so that
-// they arrive while it computes: a copy that waits for memory line by line costs as much as the product of narrow matrices.
+// Rows of one or two matrices that the next block will copy. A tile asks for some of their cache lines now and then, so
+// that they arrive while it computes: a copy that waits for memory line by line costs as much as the product of narrow
+// matrices.
 struct Ahead {
   struct Piece {
     const float* data = nullptr;
@@ -70,7 +71,8 @@ struct Ahead {
   HWY_INLINE void ask(std::int64_t count) {
     for (; count > 0 && rows > 0; --count) {
       const bool second = line >= pieces[0].lines;
-      const float* from = second ? pieces[1].data + (line - pieces[0].lines) * floats_a_line : pieces[0].data + line * floats_a_line;
+      const float* from =
+          second ? pieces[1].data + (line - pieces[0].lines) * floats_a_line : pieces[0].data + line * floats_a_line;
       __builtin_prefetch(from, 0, 2);  // into the second-level cache
       if (++line < pieces[0].lines + pieces[1].lines) continue;
       line = 0;
@@ -81,11 +83,11 @@ struct Ahead {
   }
 };
 
-// sums[rows][panels] += A * B over k. Element (i, k) of A is a[i * row_step + k * k_step]; the steps are constants so that
-// one pointer serves all rows. B is `panels` panels, panel_stride floats apart.
+// sums[rows][panels] += A * B over k. Element (i, k) of A is a[i * row_step + k * k_step]; the steps are constants so
+// that one pointer serves all rows. B is `panels` panels, panel_stride floats apart.
 template <int rows, int panels, int row_step, int k_step>
-HWY_INLINE void tile_sums(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t panel_stride, std::int64_t size,
-                          hn::VFromD<TileTag> (&sums)[rows][panels * panel_vectors], Ahead ahead) {
+HWY_INLINE void tile_sums(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t panel_stride,
+                          std::int64_t size, hn::VFromD<TileTag> (&sums)[rows][panels * panel_vectors], Ahead ahead) {
   const TileTag d;
   constexpr std::int64_t stretch = 32;
   const std::int64_t lines = (ahead.lines() * stretch + size - 1) / std::max<std::int64_t>(1, size);
@@ -96,7 +98,8 @@ HWY_INLINE void tile_sums(const float* HWY_RESTRICT a, const float* HWY_RESTRICT
       ATTEND_UNROLL
       for (int p = 0; p < panels; ++p) {
         ATTEND_UNROLL
-        for (int v = 0; v < panel_vectors; ++v) right[p * panel_vectors + v] = hn::Load(d, b + p * panel_stride + v * tile_lanes);
+        for (int v = 0; v < panel_vectors; ++v)
+          right[p * panel_vectors + v] = hn::Load(d, b + p * panel_stride + v * tile_lanes);
       }
       ATTEND_UNROLL
       for (int i = 0; i < rows; ++i) {

@@ -42,7 +42,8 @@ struct ActivateBackward {
       for_each_vector(d, x.width, [&](auto partial, std::int64_t j, std::size_t count) HWY_ATTR {
         auto value = hn::Undefined(d);
         const auto by = slope<kind>(d, load(d, partial, from + j, count), value);
-        store(d, partial, hn::MulAdd(load(d, partial, dy + j, count), by, load(d, partial, dx + j, count)), dx + j, count);
+        store(d, partial, hn::MulAdd(load(d, partial, dy + j, count), by, load(d, partial, dx + j, count)), dx + j,
+              count);
       });
     }
   }
@@ -66,8 +67,8 @@ struct Gate {
 
 struct GateBackward {
   template <Activation kind>
-  static void rows(std::int64_t begin, std::int64_t end, Rows gate_input, Rows value, Rows y_gradient, MutableRows gate_gradient,
-                   MutableRows value_gradient) {
+  static void rows(std::int64_t begin, std::int64_t end, Rows gate_input, Rows value, Rows y_gradient,
+                   MutableRows gate_gradient, MutableRows value_gradient) {
     const Tag d;
     for (std::int64_t r = begin; r < end; ++r) {
       const float* g = gate_input.data + r * gate_input.stride;
@@ -101,14 +102,15 @@ HWY_INLINE void of_kind(Activation kind, std::int64_t begin, std::int64_t end, c
 void activate_rows(Activation kind, std::int64_t begin, std::int64_t end, Rows x, MutableRows y) {
   of_kind<Activate>(kind, begin, end, x, y);
 }
-void activate_backward_rows(Activation kind, std::int64_t begin, std::int64_t end, Rows x, Rows y_gradient, MutableRows x_gradient) {
+void activate_backward_rows(Activation kind, std::int64_t begin, std::int64_t end, Rows x, Rows y_gradient,
+                            MutableRows x_gradient) {
   of_kind<ActivateBackward>(kind, begin, end, x, y_gradient, x_gradient);
 }
 void gate_rows(Activation kind, std::int64_t begin, std::int64_t end, Rows gate_input, Rows value, MutableRows y) {
   of_kind<Gate>(kind, begin, end, gate_input, value, y);
 }
-void gate_backward_rows(Activation kind, std::int64_t begin, std::int64_t end, Rows gate_input, Rows value, Rows y_gradient,
-                        MutableRows gate_gradient, MutableRows value_gradient) {
+void gate_backward_rows(Activation kind, std::int64_t begin, std::int64_t end, Rows gate_input, Rows value,
+                        Rows y_gradient, MutableRows gate_gradient, MutableRows value_gradient) {
   of_kind<GateBackward>(kind, begin, end, gate_input, value, y_gradient, gate_gradient, value_gradient);
 }
 
@@ -130,13 +132,15 @@ constexpr std::int64_t elements_a_task = 8192;
 
 void activate(Activation kind, Rows x, MutableRows y) {
   const auto function = HWY_DYNAMIC_DISPATCH(activate_rows);
-  parallel_ranges(x.rows, rows_grain(x.width, elements_a_task), [&](std::int64_t begin, std::int64_t end, int) { function(kind, begin, end, x, y); });
+  parallel_ranges(x.rows, rows_grain(x.width, elements_a_task),
+                  [&](std::int64_t begin, std::int64_t end, int) { function(kind, begin, end, x, y); });
 }
 
 void activate_backward(Activation kind, Rows x, Rows y_gradient, MutableRows x_gradient) {
   const auto function = HWY_DYNAMIC_DISPATCH(activate_backward_rows);
-  parallel_ranges(x.rows, rows_grain(x.width, elements_a_task),
-                  [&](std::int64_t begin, std::int64_t end, int) { function(kind, begin, end, x, y_gradient, x_gradient); });
+  parallel_ranges(x.rows, rows_grain(x.width, elements_a_task), [&](std::int64_t begin, std::int64_t end, int) {
+    function(kind, begin, end, x, y_gradient, x_gradient);
+  });
 }
 
 void gate(Activation kind, Rows gate_input, Rows value, MutableRows y) {
@@ -145,7 +149,8 @@ void gate(Activation kind, Rows gate_input, Rows value, MutableRows y) {
                   [&](std::int64_t begin, std::int64_t end, int) { function(kind, begin, end, gate_input, value, y); });
 }
 
-void gate_backward(Activation kind, Rows gate_input, Rows value, Rows y_gradient, MutableRows gate_gradient, MutableRows value_gradient) {
+void gate_backward(Activation kind, Rows gate_input, Rows value, Rows y_gradient, MutableRows gate_gradient,
+                   MutableRows value_gradient) {
   const auto function = HWY_DYNAMIC_DISPATCH(gate_backward_rows);
   parallel_ranges(value.rows, rows_grain(value.width, elements_a_task), [&](std::int64_t begin, std::int64_t end, int) {
     function(kind, begin, end, gate_input, value, y_gradient, gate_gradient, value_gradient);

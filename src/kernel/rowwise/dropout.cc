@@ -1,5 +1,5 @@
-// Dropout. Philox with key `seed` and counter (column block, row) gives 128 random bits, 16 for each of 8 columns: so the
-// probability is exact to 2^-17, and any row can be drawn again alone, in any order.
+// Dropout. Philox with key `seed` and counter (column block, row) gives 128 random bits, 16 for each of 8 columns: so
+// the probability is exact to 2^-17, and any row can be drawn again alone, in any order.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -42,7 +42,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Tag = hn::CappedTag<float, 16>;
 using Words = hn::RebindToUnsigned<Tag>;
 
-HWY_INLINE void multiply_wide(hn::VFromD<Words> a, hn::VFromD<Words> b, hn::VFromD<Words>& high, hn::VFromD<Words>& low) {
+HWY_INLINE void multiply_wide(hn::VFromD<Words> a, hn::VFromD<Words> b, hn::VFromD<Words>& high,
+                              hn::VFromD<Words>& low) {
   const Words d;
 #if HWY_TARGET == HWY_SCALAR
   const std::uint64_t product = std::uint64_t{hn::GetLane(a)} * hn::GetLane(b);
@@ -73,7 +74,8 @@ void dropout_range(const Dropout& job, std::int64_t begin, std::int64_t end) {
       for (std::int64_t part = 0; part < 16; part += lanes) {
         if (block * 128 + part >= width) break;
         auto c0 = hn::Iota(dw, static_cast<std::uint32_t>(block * 16 + part));
-        auto c1 = hn::Set(dw, static_cast<std::uint32_t>(r)), c2 = hn::Set(dw, static_cast<std::uint32_t>(static_cast<std::uint64_t>(r) >> 32));
+        auto c1 = hn::Set(dw, static_cast<std::uint32_t>(r)),
+             c2 = hn::Set(dw, static_cast<std::uint32_t>(static_cast<std::uint64_t>(r) >> 32));
         auto c3 = hn::Set(dw, 0x44524F50u);  // "DROP": other users of the same seed have another last word
         for (const std::uint32_t* key : job.keys) {
           auto high0 = hn::Undefined(dw), low0 = hn::Undefined(dw), high1 = hn::Undefined(dw), low1 = hn::Undefined(dw);
@@ -134,7 +136,8 @@ void dropout_rows(Rows x, float probability, std::uint64_t seed, MutableRows y, 
     key1 += 0xBB67AE85u;
   }
   const auto function = HWY_DYNAMIC_DISPATCH(dropout_range);
-  parallel_ranges(x.rows, rows_grain(x.width, 4096), [&](std::int64_t begin, std::int64_t end, int) { function(job, begin, end); });
+  parallel_ranges(x.rows, rows_grain(x.width, 4096),
+                  [&](std::int64_t begin, std::int64_t end, int) { function(job, begin, end); });
 }
 
 }  // namespace attend

@@ -20,7 +20,8 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using Tag = hn::ScalableTag<float>;
 
-void gather_range(const float* table, std::int64_t width, const std::int32_t* ids, float scale, MutableRows y, std::int64_t begin, std::int64_t end) {
+void gather_range(const float* table, std::int64_t width, const std::int32_t* ids, float scale, MutableRows y,
+                  std::int64_t begin, std::int64_t end) {
   const Tag d;
   const auto by = hn::Set(d, scale);
   for (std::int64_t r = begin; r < end; ++r) {
@@ -33,7 +34,8 @@ void gather_range(const float* table, std::int64_t width, const std::int32_t* id
 }
 
 // All rows, columns [first, last).
-void scatter_columns(Rows y_gradient, const std::int32_t* ids, float scale, float* table_gradient, std::int64_t first, std::int64_t last) {
+void scatter_columns(Rows y_gradient, const std::int32_t* ids, float scale, float* table_gradient, std::int64_t first,
+                     std::int64_t last) {
   const Tag d;
   const auto by = hn::Set(d, scale);
   constexpr std::int64_t ahead = 6;
@@ -45,7 +47,8 @@ void scatter_columns(Rows y_gradient, const std::int32_t* ids, float scale, floa
     const float* from = y_gradient.data + r * y_gradient.stride + first;
     float* to = table_gradient + ids[r] * y_gradient.width + first;
     for_each_vector(d, last - first, [&](auto partial, std::int64_t j, std::size_t count) HWY_ATTR {
-      store(d, partial, hn::MulAdd(load(d, partial, from + j, count), by, load(d, partial, to + j, count)), to + j, count);
+      store(d, partial, hn::MulAdd(load(d, partial, from + j, count), by, load(d, partial, to + j, count)), to + j,
+            count);
     });
   }
 }
@@ -69,7 +72,8 @@ void accumulate_range(Rows x, float scale, MutableRows y, std::int64_t begin, st
     const float* from = x.data + r * x.stride;
     float* to = y.data + r * y.stride;
     for_each_vector(d, x.width, [&](auto partial, std::int64_t j, std::size_t count) HWY_ATTR {
-      store(d, partial, hn::MulAdd(load(d, partial, from + j, count), by, load(d, partial, to + j, count)), to + j, count);
+      store(d, partial, hn::MulAdd(load(d, partial, from + j, count), by, load(d, partial, to + j, count)), to + j,
+            count);
     });
   }
 }
@@ -90,7 +94,8 @@ void sum_columns(Rows x, float* sums, std::int64_t first, std::int64_t last) {
   for (; r < x.rows; ++r) {
     const float* from = x.data + r * stride + first;
     for_each_vector(d, last - first, [&](auto partial, std::int64_t j, std::size_t count) HWY_ATTR {
-      store(d, partial, hn::Add(load(d, partial, sums + first + j, count), load(d, partial, from + j, count)), sums + first + j, count);
+      store(d, partial, hn::Add(load(d, partial, sums + first + j, count), load(d, partial, from + j, count)),
+            sums + first + j, count);
     });
   }
 }
@@ -120,10 +125,12 @@ void parallel_columns(std::int64_t rows, std::int64_t width, const Body& body) {
 
 }  // namespace
 
-void gather_rows(const float* table, std::int64_t width, std::span<const std::int32_t> ids, float scale, MutableRows y) {
+void gather_rows(const float* table, std::int64_t width, std::span<const std::int32_t> ids, float scale,
+                 MutableRows y) {
   const auto function = HWY_DYNAMIC_DISPATCH(gather_range);
-  parallel_ranges(static_cast<std::int64_t>(ids.size()), rows_grain(width),
-                  [&](std::int64_t begin, std::int64_t end, int) { function(table, width, ids.data(), scale, y, begin, end); });
+  parallel_ranges(
+      static_cast<std::int64_t>(ids.size()), rows_grain(width),
+      [&](std::int64_t begin, std::int64_t end, int) { function(table, width, ids.data(), scale, y, begin, end); });
 }
 
 void scatter_add_rows(Rows y_gradient, std::span<const std::int32_t> ids, float scale, float* table_gradient) {
@@ -131,17 +138,21 @@ void scatter_add_rows(Rows y_gradient, std::span<const std::int32_t> ids, float 
   const auto function = HWY_DYNAMIC_DISPATCH(scatter_columns);
   Rows rows = y_gradient;
   rows.rows = static_cast<std::int64_t>(ids.size());
-  parallel_columns(rows.rows, rows.width, [&](std::int64_t first, std::int64_t last) { function(rows, ids.data(), scale, table_gradient, first, last); });
+  parallel_columns(rows.rows, rows.width, [&](std::int64_t first, std::int64_t last) {
+    function(rows, ids.data(), scale, table_gradient, first, last);
+  });
 }
 
 void add_rows(Rows a, Rows b, MutableRows y) {
   const auto function = HWY_DYNAMIC_DISPATCH(add_range);
-  parallel_ranges(a.rows, rows_grain(a.width), [&](std::int64_t begin, std::int64_t end, int) { function(a, b, y, begin, end); });
+  parallel_ranges(a.rows, rows_grain(a.width),
+                  [&](std::int64_t begin, std::int64_t end, int) { function(a, b, y, begin, end); });
 }
 
 void accumulate_rows(Rows x, float scale, MutableRows y) {
   const auto function = HWY_DYNAMIC_DISPATCH(accumulate_range);
-  parallel_ranges(x.rows, rows_grain(x.width), [&](std::int64_t begin, std::int64_t end, int) { function(x, scale, y, begin, end); });
+  parallel_ranges(x.rows, rows_grain(x.width),
+                  [&](std::int64_t begin, std::int64_t end, int) { function(x, scale, y, begin, end); });
 }
 
 void sum_over_rows(Rows x, float* sums) {

@@ -19,8 +19,8 @@ namespace attend {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The first `count` lanes from memory, zeros above; touches nothing beyond them. Only AVX2 and AVX-512 have masked memory
-// operations: Highway's versions for other targets read and write whole vectors.
+// The first `count` lanes from memory, zeros above; touches nothing beyond them. Only AVX2 and AVX-512 have masked
+// memory operations: Highway's versions for other targets read and write whole vectors.
 template <class D>
 HWY_INLINE hn::VFromD<D> load_first(D d, const float* from, std::size_t count) {
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
@@ -129,8 +129,8 @@ HWY_INLINE hn::VFromD<D> sigmoid(D d, hn::VFromD<D> x) {
 }
 
 // Phi(-|x|), the upper tail of the normal distribution, and e^(-x^2/2). Phi(-a) = e^(-a^2/2) g(s) with
-// s = 0.3 a / (1 + 0.3 a), where g is a Chebyshev fit over a in [0, 15] with a relative error of 1.2e-8. Altogether within
-// 6e-8, and within 12 ulp down to a = 5 (19 without fused multiply-add).
+// s = 0.3 a / (1 + 0.3 a), where g is a Chebyshev fit over a in [0, 15] with a relative error of 1.2e-8. Altogether
+// within 6e-8, and within 12 ulp down to a = 5 (19 without fused multiply-add).
 template <class D>
 HWY_INLINE hn::VFromD<D> normal_tail(D d, hn::VFromD<D> x, hn::VFromD<D>& bell) {
   const auto one = hn::Set(d, 1.0f);

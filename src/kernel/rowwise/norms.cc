@@ -1,5 +1,5 @@
-// LayerNorm and RMSNorm. The gradients of gain and bias are sums over rows: blocks of a fixed number of rows are summed in
-// parallel and their sums added in order, so the bits do not depend on the number of threads.
+// LayerNorm and RMSNorm. The gradients of gain and bias are sums over rows: blocks of a fixed number of rows are summed
+// in parallel and their sums added in order, so the bits do not depend on the number of threads.
 #include <algorithm>
 #include <cmath>
 
@@ -59,13 +59,16 @@ void norm_rows(const Norm& norm, std::int64_t begin, std::int64_t end) {
     float mean = 0;
     if constexpr (centred) {
       auto sum = hn::Zero(d);
-      for_each_vector(d, width, [&](auto partial, std::int64_t j, std::size_t count) HWY_ATTR { sum = hn::Add(sum, load(d, partial, x + j, count)); });
+      for_each_vector(d, width, [&](auto partial, std::int64_t j, std::size_t count) HWY_ATTR {
+        sum = hn::Add(sum, load(d, partial, x + j, count));
+      });
       mean = sum_of_lanes(d, sum) * inverse_width;
     }
     const auto mean_lanes = hn::Set(d, mean);
     auto squares = hn::Zero(d);
     for_each_vector(d, width, [&](auto partial, std::int64_t j, std::size_t count) HWY_ATTR {
-      const auto centre = centred ? hn::Sub(load_or(d, partial, mean_lanes, x + j, count), mean_lanes) : load(d, partial, x + j, count);
+      const auto centre =
+          centred ? hn::Sub(load_or(d, partial, mean_lanes, x + j, count), mean_lanes) : load(d, partial, x + j, count);
       squares = hn::MulAdd(centre, centre, squares);
     });
     const float inverse = 1.0f / std::sqrt(sum_of_lanes(d, squares) * inverse_width + norm.epsilon);
@@ -89,14 +92,16 @@ void norm_rows(const Norm& norm, std::int64_t begin, std::int64_t end) {
 
 // Rows [begin, end). gain_sums and bias_sums, when not null, are the [width] sums of this block, zero at first.
 template <bool centred>
-void norm_backward_rows(const NormBackward& norm, std::int64_t begin, std::int64_t end, float* gain_sums, float* bias_sums) {
+void norm_backward_rows(const NormBackward& norm, std::int64_t begin, std::int64_t end, float* gain_sums,
+                        float* bias_sums) {
   const Tag d;
   const std::int64_t width = norm.x.width;
   const float inverse_width = 1.0f / static_cast<float>(width);
   for (std::int64_t r = begin; r < end; ++r) {
     const float* x = norm.x.data + r * norm.x.stride;
     const float* dy = norm.y_gradient.data + r * norm.y_gradient.stride;
-    const float mean = centred ? norm.statistics[2 * r] : 0.0f, inverse = centred ? norm.statistics[2 * r + 1] : norm.statistics[r];
+    const float mean = centred ? norm.statistics[2 * r] : 0.0f,
+                inverse = centred ? norm.statistics[2 * r + 1] : norm.statistics[r];
     const auto mean_lanes = hn::Set(d, mean), scale = hn::Set(d, inverse);
     // With h = (x - mean) * inverse and t = dy * gain: dx = inverse * (t - average(t) - h * average(t * h)).
     auto sum = hn::Zero(d), sum_of_products = hn::Zero(d);
@@ -105,8 +110,10 @@ void norm_backward_rows(const NormBackward& norm, std::int64_t begin, std::int64
       if constexpr (centred) h = hn::Sub(h, mean_lanes);
       h = hn::Mul(h, scale);
       const auto gradient = load(d, partial, dy + j, count);
-      if (gain_sums != nullptr) store(d, partial, hn::MulAdd(gradient, h, load(d, partial, gain_sums + j, count)), gain_sums + j, count);
-      if (bias_sums != nullptr) store(d, partial, hn::Add(gradient, load(d, partial, bias_sums + j, count)), bias_sums + j, count);
+      if (gain_sums != nullptr)
+        store(d, partial, hn::MulAdd(gradient, h, load(d, partial, gain_sums + j, count)), gain_sums + j, count);
+      if (bias_sums != nullptr)
+        store(d, partial, hn::Add(gradient, load(d, partial, bias_sums + j, count)), bias_sums + j, count);
       const auto t = hn::Mul(gradient, load(d, partial, norm.gain + j, count));
       if constexpr (centred) sum = hn::Add(sum, t);
       sum_of_products = hn::MulAdd(t, h, sum_of_products);
@@ -129,10 +136,12 @@ void norm_backward_rows(const NormBackward& norm, std::int64_t begin, std::int64
 
 void layer_norm_rows(const Norm& norm, std::int64_t begin, std::int64_t end) { norm_rows<true>(norm, begin, end); }
 void rms_norm_rows(const Norm& norm, std::int64_t begin, std::int64_t end) { norm_rows<false>(norm, begin, end); }
-void layer_norm_backward_rows(const NormBackward& norm, std::int64_t begin, std::int64_t end, float* gain_sums, float* bias_sums) {
+void layer_norm_backward_rows(const NormBackward& norm, std::int64_t begin, std::int64_t end, float* gain_sums,
+                              float* bias_sums) {
   norm_backward_rows<true>(norm, begin, end, gain_sums, bias_sums);
 }
-void rms_norm_backward_rows(const NormBackward& norm, std::int64_t begin, std::int64_t end, float* gain_sums, float* bias_sums) {
+void rms_norm_backward_rows(const NormBackward& norm, std::int64_t begin, std::int64_t end, float* gain_sums,
+                            float* bias_sums) {
   norm_backward_rows<false>(norm, begin, end, gain_sums, bias_sums);
 }
 
@@ -161,7 +170,8 @@ void backward(Function function, const NormBackward& norm, float* gain_gradient,
     for (std::int64_t block = begin; block < end; ++block) {
       float* block_sums = sums_wanted ? sums.data() + block * 2 * width : nullptr;
       if (sums_wanted) std::fill_n(block_sums, 2 * width, 0.0f);
-      function(norm, block * block_rows, std::min(rows, (block + 1) * block_rows), gain_gradient == nullptr ? nullptr : block_sums,
+      function(norm, block * block_rows, std::min(rows, (block + 1) * block_rows),
+               gain_gradient == nullptr ? nullptr : block_sums,
                bias_gradient == nullptr ? nullptr : block_sums + width);
     }
   });
@@ -176,23 +186,27 @@ void backward(Function function, const NormBackward& norm, float* gain_gradient,
 void layer_norm(Rows x, const float* gain, const float* bias, float epsilon, MutableRows y, float* statistics) {
   const Norm norm{x, gain, bias, epsilon, y, statistics};
   const auto function = HWY_DYNAMIC_DISPATCH(layer_norm_rows);
-  parallel_ranges(x.rows, rows_grain(x.width), [&](std::int64_t begin, std::int64_t end, int) { function(norm, begin, end); });
+  parallel_ranges(x.rows, rows_grain(x.width),
+                  [&](std::int64_t begin, std::int64_t end, int) { function(norm, begin, end); });
 }
 
 void layer_norm_backward(Rows x, const float* gain, const float* statistics, Rows y_gradient, MutableRows x_gradient,
                          float* gain_gradient, float* bias_gradient) {
-  backward(HWY_DYNAMIC_DISPATCH(layer_norm_backward_rows), {x, gain, statistics, y_gradient, x_gradient}, gain_gradient, bias_gradient);
+  backward(HWY_DYNAMIC_DISPATCH(layer_norm_backward_rows), {x, gain, statistics, y_gradient, x_gradient}, gain_gradient,
+           bias_gradient);
 }
 
 void rms_norm(Rows x, const float* gain, float epsilon, MutableRows y, float* statistics) {
   const Norm norm{x, gain, nullptr, epsilon, y, statistics};
   const auto function = HWY_DYNAMIC_DISPATCH(rms_norm_rows);
-  parallel_ranges(x.rows, rows_grain(x.width), [&](std::int64_t begin, std::int64_t end, int) { function(norm, begin, end); });
+  parallel_ranges(x.rows, rows_grain(x.width),
+                  [&](std::int64_t begin, std::int64_t end, int) { function(norm, begin, end); });
 }
 
 void rms_norm_backward(Rows x, const float* gain, const float* statistics, Rows y_gradient, MutableRows x_gradient,
                        float* gain_gradient) {
-  backward(HWY_DYNAMIC_DISPATCH(rms_norm_backward_rows), {x, gain, statistics, y_gradient, x_gradient}, gain_gradient, nullptr);
+  backward(HWY_DYNAMIC_DISPATCH(rms_norm_backward_rows), {x, gain, statistics, y_gradient, x_gradient}, gain_gradient,
+           nullptr);
 }
 
 }  // namespace attend

@@ -37,9 +37,11 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using Tag = hn::ScalableTag<float>;
 
-void adam_range(const AdamFactors& factors, std::int64_t size, float* value, const float* gradient, float* first, float* second) {
+void adam_range(const AdamFactors& factors, std::int64_t size, float* value, const float* gradient, float* first,
+                float* second) {
   const Tag d;
-  const auto scale = hn::Set(d, factors.gradient_scale), beta1 = hn::Set(d, factors.beta1), beta2 = hn::Set(d, factors.beta2);
+  const auto scale = hn::Set(d, factors.gradient_scale), beta1 = hn::Set(d, factors.beta1),
+             beta2 = hn::Set(d, factors.beta2);
   const auto rest1 = hn::Set(d, factors.one_minus_beta1), rest2 = hn::Set(d, factors.one_minus_beta2);
   const auto rate1 = hn::Set(d, factors.rate1), correction2 = hn::Set(d, factors.correction2);
   const auto epsilon = hn::Set(d, factors.epsilon), decay = hn::Set(d, factors.decay);
@@ -99,7 +101,8 @@ HWY_EXPORT(finite_range);
 constexpr std::int64_t block_size = 16384;
 }  // namespace
 
-void adam_step(const AdamStep& step, std::int64_t size, float* value, const float* gradient, float* first, float* second) {
+void adam_step(const AdamStep& step, std::int64_t size, float* value, const float* gradient, float* first,
+               float* second) {
   const double beta1 = step.beta1, beta2 = step.beta2, count = static_cast<double>(step.step);
   AdamFactors factors{};
   factors.gradient_scale = step.gradient_scale;
@@ -125,7 +128,8 @@ double sum_of_squares(const float* data, std::int64_t size) {
   std::vector<double> sums(static_cast<std::size_t>(blocks));
   parallel_ranges(blocks, 2, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t block = begin; block < end; ++block)
-      sums[static_cast<std::size_t>(block)] = function(data + block * block_size, std::min(block_size, size - block * block_size));
+      sums[static_cast<std::size_t>(block)] =
+          function(data + block * block_size, std::min(block_size, size - block * block_size));
   });
   double sum = 0;
   for (double part : sums) sum += part;
@@ -137,7 +141,8 @@ bool all_finite(const float* data, std::int64_t size) {
   std::atomic<bool> finite{true};
   parallel_ranges((size + block_size - 1) / block_size, 2, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t block = begin; block < end && finite.load(std::memory_order_relaxed); ++block)
-      if (!function(data + block * block_size, std::min(block_size, size - block * block_size))) finite.store(false, std::memory_order_relaxed);
+      if (!function(data + block * block_size, std::min(block_size, size - block * block_size)))
+        finite.store(false, std::memory_order_relaxed);
   });
   return finite.load();
 }

@@ -56,7 +56,8 @@ void rotate_rows(const Rotation& job, std::int64_t begin, std::int64_t end) {
         } else {
           hn::LoadInterleaved2(d, head + 2 * i, x, y);
         }
-        const auto turned_x = hn::NegMulAdd(y, sine, hn::Mul(x, cosine)), turned_y = hn::MulAdd(x, sine, hn::Mul(y, cosine));
+        const auto turned_x = hn::NegMulAdd(y, sine, hn::Mul(x, cosine)),
+                   turned_y = hn::MulAdd(x, sine, hn::Mul(y, cosine));
         if (halves) {
           hn::StoreU(turned_x, d, head + i);
           hn::StoreU(turned_y, d, head + job.half + i);
@@ -99,10 +100,12 @@ void make_rotation(std::int64_t positions, std::int64_t rotary_dim, double base,
 }
 
 void rotate(float* heads, std::int64_t rows, std::int64_t row_stride, std::int64_t head_count, std::int64_t head_dim,
-            std::int64_t rotary_dim, Pairing pairing, const float* cos_sin, const std::int32_t* positions, bool inverse) {
+            std::int64_t rotary_dim, Pairing pairing, const float* cos_sin, const std::int32_t* positions,
+            bool inverse) {
   const Rotation job{heads, row_stride, head_count, head_dim, rotary_dim / 2, pairing, cos_sin, positions, inverse};
   const auto function = HWY_DYNAMIC_DISPATCH(rotate_rows);
-  parallel_ranges(rows, rows_grain(head_count * rotary_dim), [&](std::int64_t begin, std::int64_t end, int) { function(job, begin, end); });
+  parallel_ranges(rows, rows_grain(head_count * rotary_dim),
+                  [&](std::int64_t begin, std::int64_t end, int) { function(job, begin, end); });
 }
 
 }  // namespace attend

@@ -39,10 +39,12 @@ void activate(Activation kind, Rows x, MutableRows y);
 void activate_backward(Activation kind, Rows x, Rows y_gradient, MutableRows x_gradient);
 // Gated unit (Shazeer 2020): y = activation(gate) * value.
 void gate(Activation kind, Rows gate_input, Rows value, MutableRows y);
-void gate_backward(Activation kind, Rows gate_input, Rows value, Rows y_gradient, MutableRows gate_gradient, MutableRows value_gradient);
+void gate_backward(Activation kind, Rows gate_input, Rows value, Rows y_gradient, MutableRows gate_gradient,
+                   MutableRows value_gradient);
 
 // ---- Softmax ---------------------------------------------------------------------------------------------------
-// y = softmax(x) of each row; log_softmax likewise. In place allowed. A row of minus infinities gives 0 (minus infinity).
+// y = softmax(x) of each row; log_softmax likewise. In place allowed. A row of minus infinities gives 0 (minus
+// infinity).
 void softmax(Rows x, MutableRows y);
 void log_softmax(Rows x, MutableRows y);
 
@@ -53,7 +55,8 @@ void log_softmax(Rows x, MutableRows y);
 // (which is also the gradient). In place over [rows, heads, head_dim].
 void make_rotation(std::int64_t positions, std::int64_t rotary_dim, double base, float* cos_sin);
 void rotate(float* heads, std::int64_t rows, std::int64_t row_stride, std::int64_t head_count, std::int64_t head_dim,
-            std::int64_t rotary_dim, Pairing pairing, const float* cos_sin, const std::int32_t* positions, bool inverse);
+            std::int64_t rotary_dim, Pairing pairing, const float* cos_sin, const std::int32_t* positions,
+            bool inverse);
 
 // ---- Embedding -------------------------------------------------------------------------------------------------
 // y[r] = table[ids[r]] * scale. Ids are checked by the caller.
@@ -67,8 +70,8 @@ void accumulate_rows(Rows x, float scale, MutableRows y);  // y += scale * x
 void sum_over_rows(Rows x, float* sums);                   // sums[width] += sum over rows, rows in order
 
 // ---- Dropout ---------------------------------------------------------------------------------------------------
-// y = x * kept / (1 - probability), the probability rounded to 16 bits; kept depends only on (seed, row, column). Backward is the same call on the gradient.
-// With accumulate, y += instead. In place allowed.
+// y = x * kept / (1 - probability), the probability rounded to 16 bits; kept depends only on (seed, row, column).
+// Backward is the same call on the gradient. With accumulate, y += instead. In place allowed.
 void dropout_rows(Rows x, float probability, std::uint64_t seed, MutableRows y, bool accumulate = false);
 
 // ---- Loss ------------------------------------------------------------------------------------------------------
@@ -76,7 +79,8 @@ void dropout_rows(Rows x, float probability, std::uint64_t seed, MutableRows y, 
 // is 1 - smoothing on the label plus smoothing / width everywhere. losses[r] in nats (smoothed), plain[r] without
 // smoothing (may be null). Overwrites logits with the gradient of the sum of losses times gradient_scale, unless
 // gradient_scale is 0. Rows with label -1 count nothing: loss 0, gradient 0.
-void cross_entropy(MutableRows logits, const std::int32_t* labels, float smoothing, float gradient_scale, float* losses, float* plain);
+void cross_entropy(MutableRows logits, const std::int32_t* labels, float smoothing, float gradient_scale, float* losses,
+                   float* plain);
 
 // ---- Optimiser -------------------------------------------------------------------------------------------------
 // One step of Adam (Kingma and Ba 2015), or AdamW with decoupled decay (Loshchilov and Hutter 2019) when decay > 0:
@@ -86,7 +90,8 @@ struct AdamStep {
   std::int64_t step;  // from 1
   float gradient_scale;
 };
-void adam_step(const AdamStep& step, std::int64_t size, float* value, const float* gradient, float* first, float* second);
+void adam_step(const AdamStep& step, std::int64_t size, float* value, const float* gradient, float* first,
+               float* second);
 // Sum of squares in double, in an order that does not depend on the number of threads.
 double sum_of_squares(const float* data, std::int64_t size);
 bool all_finite(const float* data, std::int64_t size);

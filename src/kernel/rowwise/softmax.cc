@@ -182,18 +182,22 @@ constexpr std::int64_t elements_a_task = 4096;
 
 void softmax(Rows x, MutableRows y) {
   const auto function = HWY_DYNAMIC_DISPATCH(softmax_rows);
-  parallel_ranges(x.rows, rows_grain(x.width, elements_a_task), [&](std::int64_t begin, std::int64_t end, int) { function(x, y, begin, end); });
+  parallel_ranges(x.rows, rows_grain(x.width, elements_a_task),
+                  [&](std::int64_t begin, std::int64_t end, int) { function(x, y, begin, end); });
 }
 
 void log_softmax(Rows x, MutableRows y) {
   const auto function = HWY_DYNAMIC_DISPATCH(log_softmax_rows);
-  parallel_ranges(x.rows, rows_grain(x.width, elements_a_task), [&](std::int64_t begin, std::int64_t end, int) { function(x, y, begin, end); });
+  parallel_ranges(x.rows, rows_grain(x.width, elements_a_task),
+                  [&](std::int64_t begin, std::int64_t end, int) { function(x, y, begin, end); });
 }
 
-void cross_entropy(MutableRows logits, const std::int32_t* labels, float smoothing, float gradient_scale, float* losses, float* plain) {
+void cross_entropy(MutableRows logits, const std::int32_t* labels, float smoothing, float gradient_scale, float* losses,
+                   float* plain) {
   const CrossEntropy job{logits, labels, smoothing, gradient_scale, losses, plain};
   const auto function = HWY_DYNAMIC_DISPATCH(cross_entropy_rows);
-  parallel_ranges(logits.rows, rows_grain(logits.width, elements_a_task), [&](std::int64_t begin, std::int64_t end, int) { function(job, begin, end); });
+  parallel_ranges(logits.rows, rows_grain(logits.width, elements_a_task),
+                  [&](std::int64_t begin, std::int64_t end, int) { function(job, begin, end); });
 }
 
 }  // namespace attend
