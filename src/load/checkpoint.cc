@@ -106,6 +106,7 @@ class Reader {
   bool has(const std::string& name) const { return !contains(pending_.removed, name) && is_there(path(name)); }
   std::string text(const std::string& name, std::int64_t limit) const { return read_file(path(name), limit); }
   std::string shown(const std::string& name) const { return (folder_ / name).string(); }
+  std::string folder() const { return folder_.string(); }
 
  private:
   static constexpr const char* advice = "give the folder that holds config.json and model.safetensors";
@@ -135,7 +136,7 @@ std::shared_ptr<const Tokenizer> read_tokenizer(const Reader& reader, const std:
   }
   std::vector<NamedBytes> files{{"tokenizer.json", reader.text(json, longest_tokenizer)}};
   if (reader.has(model)) files.push_back({"tokenizer.model", reader.text(model, longest_tokenizer)});
-  return load_tokenizer(files, reader.shown(json));
+  return load_tokenizer(files, reader.folder());
 }
 
 void check_tokenizer(const Reader& reader, const Tokenizer* tokenizer, const std::optional<StackConfig>& stack, const std::string& name,

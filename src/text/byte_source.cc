@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <lzma.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -74,7 +75,12 @@ class FileSource final : public ByteSource {
     for (;;) {
       const ssize_t count = ::read(descriptor_, bytes, size);
       if (count >= 0) return static_cast<std::size_t>(count);
-      if (errno != EINTR) throw Error(ErrorKind::file, where_, join("cannot read: ", std::strerror(errno)));
+      if (errno == EAGAIN) {
+        pollfd waiting{descriptor_, POLLIN, 0};  // a pipe that somebody made non-blocking
+        ::poll(&waiting, 1, -1);
+      } else if (errno != EINTR) {
+        throw Error(ErrorKind::file, where_, join("cannot read: ", std::strerror(errno)));
+      }
     }
   }
 

@@ -221,6 +221,11 @@ TEST_F(CheckpointTest, TokenizersOfAnotherModel) {
   expect_error([&] { load_model_folder(folder_); }, ErrorKind::config, {"model.safetensors", "trained with the tokenizer", bytes->fingerprint()});
   bytes->save(folder_);
   EXPECT_NO_THROW(load_model_folder(folder_));
+  std::string json = read("tokenizer.json");
+  json.replace(json.find(bytes->fingerprint()), 4, "0000");
+  write("tokenizer.json", json);
+  expect_error([&] { load_model_folder(folder_); }, ErrorKind::format, {folder_.string() + "/tokenizer.json: its size or fingerprint"});
+  bytes->save(folder_);
   std::filesystem::copy_file(folder_ / "tokenizer.json", folder_ / "target_tokenizer.json");
   expect_error([&] { load_model_folder(folder_); }, ErrorKind::format, {"tokenizer.json", "beside"});
 }
