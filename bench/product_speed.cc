@@ -1,6 +1,6 @@
 // Speed of the products with packed weights, as JSON lines. Every shape is first checked against sums in double. Beside
 // it, in turn with it in the same process, run a loop of fused multiply-adds (the peak of the machine), a loop that
-// reads the weights (the bandwidth), and OpenBLAS with one thread if it was found at build time. The lower quartile of
+// reads the weights (the bandwidth), and OpenBLAS and oneDNN with one thread if they were found at build time. The lower quartile of
 // interleaved rounds counts.
 //
 //   product_speed [--threads N] [--seconds S, for a shape] [--only TEXT, such as "multiply 8x512"] [--target AVX2]
@@ -8,11 +8,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "bench/machine_peak.h"
 #include "core/random.h"
 #include "core/threads.h"
 #include "kernel/matrix/packed_matrix.h"
@@ -24,55 +24,13 @@
 #ifdef ATTEND_BENCH_OPENBLAS
 #include <cblas.h>
 #endif
+#ifdef ATTEND_BENCH_ONEDNN
+#include <oneapi/dnnl/dnnl.h>
+#endif
 
 namespace {
 
 volatile float sink;
-
-#if defined(__x86_64__)
-// Twelve independent chains hide the latency of a fused multiply-add on every x86 so far.
-__attribute__((target("avx2,fma"), noinline)) double multiply_adds_256(std::int64_t count) {
-  __m256 sums[12] = {};
-  const __m256 factor = _mm256_set1_ps(0.999f), term = _mm256_set1_ps(0.001f);
-  for (std::int64_t i = 0; i < count; ++i) {
-#pragma GCC unroll 12
-    for (int k = 0; k < 12; ++k) {
-      sums[k] = _mm256_fmadd_ps(sums[k], factor, term);
-      asm volatile("" : "+x"(sums[k]));
-    }
-  }
-#pragma GCC unroll 12
-  for (int k = 1; k < 12; ++k) sums[0] = _mm256_add_ps(sums[0], sums[k]);
-  sink = _mm256_cvtss_f32(sums[0]);
-  return 2.0 * 12 * 8 * static_cast<double>(count);
-}
-__attribute__((target("avx512f"), noinline)) double multiply_adds_512(std::int64_t count) {
-  __m512 sums[12] = {};
-  const __m512 factor = _mm512_set1_ps(0.999f), term = _mm512_set1_ps(0.001f);
-  for (std::int64_t i = 0; i < count; ++i) {
-#pragma GCC unroll 12
-    for (int k = 0; k < 12; ++k) {
-      sums[k] = _mm512_fmadd_ps(sums[k], factor, term);
-      asm volatile("" : "+v"(sums[k]));
-    }
-  }
-#pragma GCC unroll 12
-  for (int k = 1; k < 12; ++k) sums[0] = _mm512_add_ps(sums[0], sums[k]);
-  sink = _mm512_cvtss_f32(sums[0]);
-  return 2.0 * 12 * 16 * static_cast<double>(count);
-}
-double peak_loop(std::int64_t count) {
-  return __builtin_cpu_supports("avx512f") ? multiply_adds_512(count) : multiply_adds_256(count);
-}
-#else
-double peak_loop(std::int64_t count) {
-  float sums[16] = {};
-  for (std::int64_t i = 0; i < count; ++i)
-    for (float& sum : sums) sum = std::fma(sum, 0.999f, 0.001f);
-  sink = sums[0] + sums[7];
-  return 2.0 * 16 * static_cast<double>(count);
-}
-#endif
 
 #if defined(__x86_64__)
 __attribute__((target("avx2"), noinline)) void read_loop(const float* data, std::int64_t size) {
@@ -96,18 +54,10 @@ __attribute__((noinline)) void read_loop(const float* data, std::int64_t size) {
 }
 #endif
 
-// With one thread the time this thread spent on a processor, so that other programs do not count; otherwise time on the
-// wall.
-double now() {
-  timespec time{};
-  clock_gettime(attend::threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
 double seconds_of(const std::function<void()>& work, std::int64_t repeats) {
-  const double begin = now();
+  const double begin = attend::seconds_now();
   for (std::int64_t i = 0; i < repeats; ++i) work();
-  return (now() - begin) / static_cast<double>(repeats);
+  return (attend::seconds_now() - begin) / static_cast<double>(repeats);
 }
 
 std::int64_t repeats_for(const std::function<void()>& work, double seconds) {
@@ -231,7 +181,7 @@ bool run(const Shape& shape, double seconds, const std::string& only) {
     }
     contenders.push_back({"ours", ours, {}});
   }
-  contenders.push_back({"peak", [] { peak_loop(peak_count); }, {}});
+  contenders.push_back({"peak", [] { attend::multiply_adds(peak_count); }, {}});
   contenders.push_back({"read", [&] { read_loop(packed.panels(), inputs * outputs); }, {}});
 #ifdef ATTEND_BENCH_OPENBLAS
   const int m = static_cast<int>(rows), k = static_cast<int>(inputs), n = static_cast<int>(outputs);
@@ -255,9 +205,25 @@ bool run(const Shape& shape, double seconds, const std::string& only) {
                           {}});
   }
 #endif
+#ifdef ATTEND_BENCH_ONEDNN
+  if (shape.operation == Operation::multiply_transposed)
+    contenders.push_back({"onednn",
+                          [&, rows, inputs, outputs] {
+                            dnnl_sgemm('T', 'N', inputs, outputs, rows, 1, a.data(), inputs, other.data(), outputs, 1,
+                                       peer.data(), outputs);
+                          },
+                          {}});
+  else
+    contenders.push_back({"onednn",
+                          [&, rows, inputs, outputs] {
+                            dnnl_sgemm('N', 'T', rows, outputs, inputs, 1, a.data(), inputs, weights.data(), inputs, 0,
+                                       peer.data(), outputs);
+                          },
+                          {}});
+#endif
   time_in_turn(contenders, seconds);
   const double ours = quartile(contenders[0].seconds),
-               peak = peak_loop(1) * peak_count / quartile(contenders[1].seconds);
+               peak = attend::multiply_adds(1) * peak_count / quartile(contenders[1].seconds);
   const double bytes = 4.0 * static_cast<double>(inputs * outputs);
   std::printf(
       "{\"bench\":\"product\",\"operation\":\"%s\",\"rows\":%lld,\"inputs\":%lld,\"outputs\":%lld,\"threads\":%d,"
@@ -268,9 +234,11 @@ bool run(const Shape& shape, double seconds, const std::string& only) {
       static_cast<long long>(outputs), attend::threads(), target_in_use().c_str(), ours * 1e6, operations / ours * 1e-9,
       peak * 1e-9, operations / ours / (peak * attend::threads()), bytes / ours * 1e-9,
       bytes / quartile(contenders[2].seconds) * 1e-9);
-  if (contenders.size() > 3)
-    std::printf(",\"openblas_1_thread_gflops\":%.1f,\"over_openblas\":%.2f",
-                operations / quartile(contenders[3].seconds) * 1e-9, quartile(contenders[3].seconds) / ours);
+  for (std::size_t i = 3; i < contenders.size(); ++i) {
+    const char* name = contenders[i].name.c_str();
+    const double theirs = quartile(contenders[i].seconds);
+    std::printf(",\"%s_1_thread_gflops\":%.1f,\"over_%s\":%.2f", name, operations / theirs * 1e-9, name, theirs / ours);
+  }
   std::printf("}\n");
   std::fflush(stdout);
   return true;
@@ -294,6 +262,9 @@ int main(int count, char** words) {
   }
 #ifdef ATTEND_BENCH_OPENBLAS
   openblas_set_num_threads(1);
+#endif
+#ifdef ATTEND_BENCH_ONEDNN
+  setenv("OMP_NUM_THREADS", "1", 1);  // read by oneDNN's OpenMP when it first runs
 #endif
   attend::force_kernel_target(forced_target);
   std::vector<Shape> shapes;
