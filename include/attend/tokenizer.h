@@ -66,6 +66,9 @@ class Tokenizer {
   const std::string& piece(std::int32_t id) const;    // the entry of the vocabulary; Error(argument) if out of range
   std::int32_t id(std::string_view piece) const;      // -1 if the vocabulary has no such entry
   bool is_control(std::int32_t id) const;             // a token that is not text: pad, bos, eos, direction tags
+  // What the token adds to decoded text, its blank in front included: a part of a character where it is a byte, nothing
+  // where it is a control token.
+  std::string_view bytes(std::int32_t id) const;
   // For people: blanks as they are, a lone byte as <0xE4>, line ends as \n, control tokens by their name.
   std::string readable(std::int32_t id) const;
 

@@ -230,10 +230,18 @@ bool Tokenizer::is_control(std::int32_t id) const {
   return type(id) == PieceType::control;
 }
 
+std::string_view Tokenizer::bytes(std::int32_t id) const {
+  check(id);
+  return surface(id);
+}
+
 std::string Tokenizer::readable(std::int32_t id) const {
   check(id);
   const PieceType of = type(id);
-  const std::string& bytes = of == PieceType::text || of == PieceType::byte ? surface(id) : piece(id);
+  return readable_text(of == PieceType::text || of == PieceType::byte ? surface(id) : piece(id));
+}
+
+std::string readable_text(std::string_view bytes) {
   std::string text;
   std::size_t position = 0;
   while (position < bytes.size()) {

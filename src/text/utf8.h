@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace attend {
@@ -24,5 +25,9 @@ bool is_white_space(char32_t character);
 
 // Only white space, also that of other scripts (U+3000), or nothing at all. Ill-formed UTF-8 is not blank.
 bool is_blank(std::string_view line);
+
+// Text as Tokenizer::readable() shows it: line ends and tabs as \n, \r and \t, other controls and bytes that are no
+// character as <0xE4>.
+std::string readable_text(std::string_view bytes);
 
 }  // namespace attend
