@@ -13,4 +13,16 @@ add_test(NAME install/find_package
     -D source=${PROJECT_SOURCE_DIR} -D build=${PROJECT_BINARY_DIR} -D work=${PROJECT_BINARY_DIR}/install-test
     -D generator=${CMAKE_GENERATOR} -D compiler=${CMAKE_CXX_COMPILER}
     -P ${CMAKE_CURRENT_SOURCE_DIR}/install/find_package.cmake)
+
+# What the sanitizers say of the rooms that read hostile text and run threads; see the script.
+function(add_sanitizer_test name sanitize)
+  add_test(NAME sanitizers/${name}
+    COMMAND ${CMAKE_COMMAND}
+      -D source=${PROJECT_SOURCE_DIR} -D work=${PROJECT_BINARY_DIR}/sanitizers/${name}
+      -D generator=${CMAKE_GENERATOR} -D compiler=${CMAKE_CXX_COMPILER}
+      -D sanitize=${sanitize} "-Dprograms=${ARGN}"
+      -P ${CMAKE_CURRENT_SOURCE_DIR}/sanitizers/quick.cmake)
+endfunction()
+add_sanitizer_test(address "address,undefined" unit_core_tests unit_text_tests property_text_tests)
+add_sanitizer_test(thread "thread" unit_core_tests)
 endif()
