@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <variant>
@@ -126,14 +127,26 @@ struct ScoreRules {
   std::span<const float> sinks;   // [query_heads]: one more logit in the denominator, with no value behind it
 };
 
-// An edit of single scores, after the rules and the mask, before softmax; only asked heads leave the tiled path. Index
-// -1 means every item, head, query or key. `forbid` removes the key; `set` and `add` also act on masked keys only if
-// those are visible: an edit never opens a mask.
+// An edit of scores or of weights; only the heads of the items it names leave the tiled path. Queries and keys are named
+// by their absolute positions, so that an edit means the same in one pass and step by step against a cache. An edit acts
+// on visible scores only: it never opens a mask.
+//   set, add, scale   score = value, score + value, score * value: after the rules, in the order of the list
+//   forbid            the key is not seen; stronger than the three above
+//   lock              weight = value (0 to 1); what the locks of a row leave of 1 is shared by the other keys (and the
+//                     sink) in proportion to their weights. The last lock of a score counts. Error(argument) where the
+//                     locks of a row sum to more than 1, or to less with nothing else to share with. Scores of locked
+//                     keys are written as log(weight) + log-sum-exp, which is what they would have to be.
 struct ScoreEdit {
-  enum class Kind { set, add, forbid };
+  enum class Kind { set, add, scale, forbid, lock };
+  static constexpr std::int64_t any_distance = std::numeric_limits<std::int64_t>::min();
+  static constexpr std::int64_t open_end = std::numeric_limits<std::int64_t>::max();
+
   Kind kind = Kind::forbid;
-  std::int64_t item = -1, head = -1, query = -1, key = -1;
+  std::int64_t item = -1, head = -1, query = -1, key = -1;  // -1: every one
   float value = 0;
+  std::int64_t query_end = 0, key_end = 0;  // end (exclusive) of a range that begins at query or key; 0: that one alone
+  // Only keys at least so far before the query: query position - key position >= min_distance.
+  std::int64_t min_distance = any_distance;
 };
 
 struct AttentionDropout {
@@ -165,6 +178,7 @@ struct AttentionCall {
   MutableHeadsView output;               // [query rows, query_heads, value_dim]
   float* log_sum_exp = nullptr;          // [query rows, query_heads] or null: log of the softmax denominator
   std::span<const MatrixRequest> matrices;
+  std::int64_t* edit_counts = nullptr;   // [edits] or null: how many scores that the mask lets see each edit names
 };
 
 // Throws Error(shape or argument) that names the rule broken, before anything is computed.

@@ -107,6 +107,7 @@ struct AttentionInput {
   Tensor sinks;                               // [query_heads], differentiable
   AttentionDropout dropout;
   std::vector<ScoreEdit> edits;
+  std::int64_t* edit_counts = nullptr;        // as AttentionCall::edit_counts; written at once
   std::vector<MatrixRequest> matrices;
 };
 // query [query rows, query_heads * head_dim], key [key rows, key_heads * head_dim], value [key rows, key_heads * value_dim],

@@ -42,6 +42,7 @@ struct Recorded {
     if (input.sinks.defined()) call.rules.sinks = {input.sinks.data(), static_cast<std::size_t>(input.sinks.elements())};
     call.dropout = input.dropout;
     call.edits = input.edits;
+    call.edit_counts = input.edit_counts;
     call.output = heads_to(output, value_dim);
     call.log_sum_exp = log_sum_exp.data();
     call.matrices = input.matrices;
@@ -150,6 +151,7 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
   }
   attention_forward(now.call());
   if (log_sum_exp != nullptr) *log_sum_exp = now.log_sum_exp;
+  now.input.edit_counts = nullptr;
   Tensor output = now.output;
   if (tape != nullptr)
     tape->record(output, [recorded = std::make_shared<Recorded>(std::move(now))](Tape& steps) { backward_of(*recorded, steps); });

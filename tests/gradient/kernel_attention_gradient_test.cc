@@ -1,5 +1,5 @@
 // The reference backward against central differences of the reference forward, and the kernels against the reference.
-#include "kernel_attention_case.h"
+#include "kernel_attention_edits.h"
 
 namespace attend {
 namespace {
@@ -64,21 +64,32 @@ TEST(AttentionGradient, ReferenceAgreesWithDifferences) {
 }
 
 TEST(AttentionGradient, ReferenceThroughEdits) {
-  CaseOptions options;
-  options.items = {{3, 4}, {2, 3}};
-  options.head_dim = 3;
-  options.value_dim = 2;
-  options.masks = std::string("c");
-  options.rules = std::string("cb");
-  AttentionCase given(options);
-  const std::vector<ScoreEdit> edits = {{ScoreEdit::Kind::set, 0, 1, -1, 1, 0.5f},
-                                        {ScoreEdit::Kind::add, -1, -1, 1, -1, 0.25f},
-                                        {ScoreEdit::Kind::forbid, 1, 0, -1, 0, 0}};
-  given.call.edits = edits;
-  const ReferenceGradients gradients = reference_backward(given.call, given.output_gradient_view());
-  expect_differences(given, given.query, gradients.query, "query");
-  expect_differences(given, given.key, gradients.key, "key");
-  expect_differences(given, given.bias, gradients.bias, "bias");
+  int locked = 0;
+  for (std::uint64_t seed = 1; seed <= 24; ++seed) {
+    CaseOptions options;
+    options.items = {{3, 4}, {2, 5}};
+    options.query_heads = 2;
+    options.key_heads = seed % 2 == 0 ? 1 : 2;
+    options.head_dim = 3;
+    options.value_dim = 2;
+    options.masks = mask_sets()[seed % 5];
+    options.rules = rule_sets()[seed % rule_sets().size()];
+    options.listed_positions = seed % 5 == 0;
+    options.dropout = seed % 3 == 0 ? 0.25f : 0.0f;
+    options.seed = seed;
+    AttentionCase given(options);
+    std::vector<ScoreEdit> edits;
+    locked += add_random_edits(given, edits, 6);
+    const std::string what = join("seed ", seed);
+    const ReferenceGradients gradients = reference_backward(given.call, given.output_gradient_view());
+    expect_differences(given, given.query, gradients.query, what + " query");
+    expect_differences(given, given.key, gradients.key, what + " key");
+    expect_differences(given, given.value, gradients.value, what + " value");
+    if (!given.table.empty()) expect_differences(given, given.table, gradients.relative_table, what + " table");
+    if (!given.bias.empty()) expect_differences(given, given.bias, gradients.bias, what + " bias");
+    if (!given.sinks.empty()) expect_differences(given, given.sinks, gradients.sinks, what + " sinks");
+  }
+  EXPECT_GT(locked, 5) << "too few of the random lists held locks";
 }
 
 void check(const CaseOptions& options, const std::string& target, double bound) {
@@ -128,17 +139,24 @@ TEST(AttentionGradient, SeveralBlocks) {
 
 TEST(AttentionGradient, ThroughEdits) {
   on_every_target([](const std::string& target) {
-    CaseOptions options;
-    options.items = {{13, 24}, {20, 33}};
-    options.masks = std::string("c");
-    options.rules = std::string("cbr");
-    AttentionCase given(options);
-    const std::vector<ScoreEdit> edits = {{ScoreEdit::Kind::set, 0, 1, -1, 1, 0.5f},
-                                          {ScoreEdit::Kind::add, -1, -1, 1, -1, 0.25f},
-                                          {ScoreEdit::Kind::forbid, 1, 0, -1, 0, 0}};
-    given.call.edits = edits;
-    attention_forward(given.call);
-    expect_backward(given, 1e-5, target);
+    int locked = 0;
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+      CaseOptions options;
+      options.items = {{13, 24}, {70, 140}, {1, 9}};
+      options.query_heads = 4;
+      options.key_heads = seed % 2 == 0 ? 1 : 2;
+      options.masks = mask_sets()[seed % mask_sets().size()];
+      options.rules = rule_sets()[seed % rule_sets().size()];
+      options.gaps = seed % 2 == 0;
+      options.listed_positions = seed % 5 == 0;
+      options.dropout = seed % 3 == 0 ? 0.25f : 0.0f;
+      options.seed = seed;
+      AttentionCase given(options);
+      std::vector<ScoreEdit> edits;
+      locked += add_random_edits(given, edits, 8);
+      expect_backward(given, 2e-5, join(target, " seed ", seed));
+    }
+    EXPECT_GT(locked, 8) << "too few of the random lists held locks";
   });
 }
 

@@ -31,6 +31,7 @@ struct Case {
   std::function<bool(std::int64_t item, std::int64_t head, std::int64_t i, std::int64_t j)> visible;
   std::function<double(double score, std::int64_t item, std::int64_t head, std::int64_t i, std::int64_t j, const Inputs& in)> rule;
   std::function<double(std::int64_t item, std::int64_t head, std::int64_t i, std::int64_t j)> weight_factor;
+  std::function<double(std::int64_t item, std::int64_t head, std::int64_t i, std::int64_t j)> lock;  // weight, negative: none
   int sinks = -1;  // which input holds the sinks
 };
 
@@ -69,9 +70,15 @@ Values textbook(const Case& c, const Inputs& in) {
           if (c.rule) score = c.rule(score, item_index, h, i, j, in);
           if (score == -std::numeric_limits<double>::infinity()) continue;
           weights[index(j)] = std::exp(score);
-          total += weights[index(j)];
+          if (!c.lock || c.lock(item_index, h, i, j) < 0) total += weights[index(j)];
         }
         if (total == 0) continue;
+        double left = 1;
+        for (std::int64_t j = 0; j < item.keys && c.lock; ++j) left -= std::max(0.0, c.lock(item_index, h, i, j));
+        for (std::int64_t j = 0; j < item.keys && c.lock; ++j) {
+          const double locked = c.lock(item_index, h, i, j);
+          weights[index(j)] = locked < 0 ? weights[index(j)] * left : locked * total;
+        }
         for (std::int64_t j = 0; j < item.keys; ++j)
           for (std::int64_t x = 0; x < value_dim; ++x)
             y[index(((item.query_begin + i) * query_heads + h) * value_dim + x)] +=
@@ -245,6 +252,24 @@ TEST(AttentionGradient, Edits) {
     if (h == 2 && i == 1) return score + 0.5;
     if (b == 1 && h == 3 && j == 1) return 0.25;
     return score;
+  };
+  check(c);
+}
+
+TEST(AttentionGradient, ScaledScoresAndLockedWeights) {
+  Case c = self_attention();
+  c.input.edits = {{.kind = ScoreEdit::Kind::scale, .item = 0, .head = 1, .query = 1, .key = 0, .value = -1.5f, .query_end = 3, .key_end = 2},
+                   {.kind = ScoreEdit::Kind::lock, .item = 0, .head = 2, .key = 1, .value = 0.25f},
+                   {.kind = ScoreEdit::Kind::lock, .item = 0, .head = 2, .query = 3, .key = 0, .value = 0.5f},
+                   {.kind = ScoreEdit::Kind::lock, .item = 1, .head = 1, .query = 2, .key = 0, .value = 1}};
+  c.rule = [](double score, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, const Inputs&) {
+    return b == 0 && h == 1 && (i == 1 || i == 2) && j < 2 ? -1.5 * score : score;
+  };
+  c.lock = [](std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
+    if (b == 0 && h == 2 && j == 1) return 0.25;
+    if (b == 0 && h == 2 && i == 3 && j == 0) return 0.5;
+    if (b == 1 && h == 1 && i == 2 && j == 0) return 1.0;
+    return -1.0;
   };
   check(c);
 }

@@ -47,7 +47,8 @@ struct Backward {
 std::int64_t BackwardScratch(const AttentionCall& call, std::int64_t most_rows) {
   const std::int64_t queries = rounded_up(call.head_dim, 16), values = rounded_up(call.value_dim, 16);
   return 2 * rounded_up(most_rows, 16) + backward_keys * (3 * queries + 2 * values) + block_rows * (3 * queries + 2 * values) +
-         (3 * block_rows + 4) * score_stride + block_keys + queries + values + 2 * relative_floats(call, most_rows) + 32 * 16;
+         (3 * block_rows + 4) * score_stride + block_keys + queries + values + 2 * relative_floats(call, most_rows) +
+         static_cast<std::int64_t>(call.edits.size()) + 33 * 16;
 }
 
 HWY_INLINE float* target_row(const MutableHeadsView& view, std::int64_t row, std::int64_t head) {
@@ -78,6 +79,32 @@ HWY_INLINE void fill(float* to, std::int64_t size, float value) {
   for (std::int64_t i = 0; i < size; i += lanes) hn::StoreU(hn::Set(d, value), d, to + i);
 }
 
+// What dropout makes of a locked weight.
+HWY_INLINE float dropped_lock(const AttentionJob& job, const LockedScore& lock) {
+  if (job.drop_below != 0 && dropout_drops(job.call->dropout.seed, lock.item, lock.head, lock.query, lock.key, job.drop_below)) return 0;
+  return lock.weight * job.kept_factor;
+}
+
+// The other keys of a row with locks share s = 1 - sum of locks by a softmax of their own, P = s softmax(S), so that
+// dS = P * (dP - D') with D' = (D - sum over locks of weight * dP) / s.
+inline HWY_NOINLINE void take_out_locks(Backward& work, std::int64_t row, std::int64_t r) {
+  const ScoreContext& context = work.context;
+  const AttentionCall& call = *context.call;
+  const std::int64_t head = context.head(row), query = context.query(row);
+  const RowLocks locks = locks_of(*context.job, context.unit->item, head, query);
+  if (locks.scores.empty()) return;
+  const HeadsView& gradient = work.gradients->output_gradient;
+  const float* from = gradient.data + (context.item->query_begin + query) * gradient.row_stride + head * gradient.head_stride;
+  for (const LockedScore& lock : locks.scores) {
+    const float weight = dropped_lock(*context.job, lock);
+    if (weight == 0) continue;
+    const float* value = nullptr;
+    key_rows(context, call.value, nullptr, call.value_dim, lock.key, 1, nullptr, 0, &value);
+    work.deltas[r] -= weight * dot(from, value, call.value_dim);
+  }
+  work.deltas[r] = locks.all() ? 0 : work.deltas[r] / static_cast<float>(1 - locks.sum);
+}
+
 void prepare(const AttentionJob& job, const AttentionGradients& gradients, const AttentionUnit& unit, float* scratch, Backward& work) {
   const AttentionCall& call = *job.call;
   ScoreContext& context = work.context;
@@ -86,7 +113,6 @@ void prepare(const AttentionJob& job, const AttentionGradients& gradients, const
   context.item = &call.items[static_cast<std::size_t>(unit.item)];
   context.unit = &unit;
   context.mask = ItemMask(call, unit.item);
-  context.edited = !call.edits.empty();
   work.gradients = &gradients;
   work.query_columns = rounded_up(call.head_dim, lanes);
   work.value_columns = rounded_up(call.value_dim, lanes);
@@ -112,6 +138,8 @@ void prepare(const AttentionJob& job, const AttentionGradients& gradients, const
   float* zeros = carver.take(larger(call.head_dim, call.value_dim));
   fill(zeros, larger(call.head_dim, call.value_dim), 0);
   work.zeros = zeros;
+  float* edits = carver.take(static_cast<std::int64_t>(call.edits.size()));
+  if (!call.edits.empty()) find_edits(context, edits);
   work.distances = nullptr;
   if (call.rules.relative.table != nullptr && consecutive(*context.item)) {
     float* table = carver.take(0);
@@ -131,6 +159,7 @@ void prepare(const AttentionJob& job, const AttentionGradients& gradients, const
                          : dot(gradients.output_gradient.data + row * gradients.output_gradient.row_stride +
                                    head * gradients.output_gradient.head_stride,
                                target_row(call.output, row, head), call.value_dim);
+    if (context.locked) take_out_locks(work, unit.row_begin + r, r);
   }
 }
 
@@ -203,12 +232,10 @@ void differentiate_rules(Backward& work, const Rectangle& at, std::int64_t r, bo
   const AttentionCall& call = *context.call;
   const std::int64_t row = at.row + r, head = context.head(row), query = context.query(row), end = smaller(at.end, at.keys);
   float* HWY_RESTRICT slopes = work.slopes + r * score_stride;
-  if (context.edited)
-    for (const ScoreEdit& edit : call.edits) {
-      if (edit.kind != ScoreEdit::Kind::set || !edit_meets(edit, context.unit->item, head, query)) continue;
-      const KeyRange columns = edit_columns(edit, at.key, at.begin, end);
-      for (std::int64_t j = columns.begin; j < columns.end; ++j) slopes[j] = 0;
-    }
+  for_edits(context, head, query, at.key, at.begin, end, [slopes](const ScoreEdit& edit, std::int64_t j) {
+    if (edit.kind == ScoreEdit::Kind::set) slopes[j] = 0;
+    if (edit.kind == ScoreEdit::Kind::scale) slopes[j] *= edit.value;
+  });
   if (want_key && work.distances != nullptr) {
     float* HWY_RESTRICT distances = work.distances + (head - context.unit->head_begin) * context.relative_size +
                                     (at.key - query - context.relative_first);
@@ -315,6 +342,13 @@ void run_block(Backward& work, const Rectangle& at, bool want_query, bool want_k
     fill(slopes + at.begin, begins[r] - at.begin, 0);
     fill(weights + ends[r], at.end - ends[r], 0);
     fill(slopes + ends[r], at.end - ends[r], 0);
+  }
+  for (std::int64_t r = 0; r < at.rows && context.locked; ++r) {
+    // A locked weight carries gradient to its value only.
+    const RowLocks locks = locks_of(*context.job, context.unit->item, context.head(at.row + r), context.query(at.row + r));
+    for (const LockedScore& lock : locks.scores)
+      if (lock.key >= at.key + begins[r] && lock.key < at.key + ends[r])
+        work.weights[r * score_stride + lock.key - at.key] = dropped_lock(*context.job, lock);
   }
   if (!context.job->plain_scores)
     for (std::int64_t r = 0; r < at.rows; ++r) {

@@ -11,6 +11,7 @@
 #include "attend/error.h"
 #include "core/memory.h"
 #include "core/threads.h"
+#include "kernel/attention/attention_dropout.h"
 #include "kernel/attention/attention_plan.h"
 
 namespace attend {
@@ -94,7 +95,8 @@ struct ForwardPlan {
   bool decodes = false;
 };
 
-ForwardPlan plan_forward(const AttentionCall& call, Lists& all) {
+ForwardPlan plan_forward(const AttentionJob& job, Lists& all) {
+  const AttentionCall& call = *job.call;
   ForwardPlan plan;
   const std::int64_t group = call.query_heads / call.key_heads;
   const auto items = static_cast<std::int64_t>(call.items.size());
@@ -129,12 +131,12 @@ ForwardPlan plan_forward(const AttentionCall& call, Lists& all) {
       const std::int64_t first = key_head * group;
       bool split = false;
       if (any_explicit)
-        for (std::int64_t head = first; head < first + group; ++head) split |= asks_for_scores(call, index, head);
+        for (std::int64_t head = first; head < first + group; ++head) split |= asks_for_scores(job, index, head);
       if (!split) {
         add(first, group, entry);
       } else {
         for (std::int64_t head = first; head < first + group; ++head)
-          add(head, 1, asks_for_scores(call, index, head) ? AttentionEntry::explicit_heads : entry);
+          add(head, 1, asks_for_scores(job, index, head) ? AttentionEntry::explicit_heads : entry);
       }
     }
   }
@@ -214,8 +216,9 @@ const char* const entry_names[] = {"explicit", "decode", "tiled"};
 void attention_forward(const AttentionCall& call) {
   check_forward(call);
   const AttentionJob job = make_job(call);
+  if (call.edit_counts != nullptr) count_edits(call, call.edit_counts);
   Lists& all = lists();
-  const ForwardPlan plan = plan_forward(call, all);
+  const ForwardPlan plan = plan_forward(job, all);
   std::int64_t scratch_size = 0;
   if (plan.most_rows > 0) scratch_size = tiled_scratch(call, plan.most_rows);
   if (plan.decodes) scratch_size = std::max(scratch_size, decode_scratch(call));
@@ -239,6 +242,7 @@ void attention_forward(const AttentionCall& call) {
 
 std::string explain(const AttentionCall& call) {
   check_forward(call);
+  const AttentionJob job = make_job(call);
   const std::int64_t group = call.query_heads / call.key_heads;
   std::string text, before;
   std::size_t run_begin = 0;
@@ -252,7 +256,7 @@ std::string explain(const AttentionCall& call) {
     std::string heads, line;
     std::int64_t asked = 0;
     for (std::int64_t head = 0; head < call.query_heads; ++head) {
-      if (!asks_for_scores(call, static_cast<std::int64_t>(index), head)) continue;
+      if (!asks_for_scores(job, static_cast<std::int64_t>(index), head)) continue;
       heads += (asked++ == 0 ? "" : ", ") + std::to_string(head);
     }
     if (item.queries == 0) {
@@ -398,11 +402,27 @@ void plan_backward(const AttentionCall& call, const AttentionGradients& gradient
   group_tasks(parts, [&](const BackwardPart& part) { return 3 * cost_of(call, part.unit); }, all.task_ends);
 }
 
+double dropout_factor(const AttentionJob& job, std::int64_t item, std::int64_t head, std::int64_t query, std::int64_t key) {
+  if (job.drop_below == 0) return 1;
+  return dropout_drops(job.call->dropout.seed, item, head, query, key, job.drop_below) ? 0 : kept_factor_of(job.drop_below);
+}
+
+double product_with_value(const AttentionCall& call, const AttentionItem& item, std::int64_t head, std::int64_t key, const float* gradient) {
+  const std::int64_t key_head = head / (call.query_heads / call.key_heads);
+  const float* value = call.value.data + (item.key_begin + key) * call.value.row_stride + key_head * call.value.head_stride;
+  double product = 0;
+  for (std::int64_t x = 0; x < call.value_dim; ++x) product += static_cast<double>(gradient[x]) * value[x];
+  return product;
+}
+
 // d loss / d sink = - sum over rows of exp(sink - log_sum_exp) * <output gradient, output>, rows in order.
-void add_sink_gradients(const AttentionCall& call, const AttentionGradients& gradients) {
+// Locked weights owe nothing to the sink: of the product only the share of the other keys counts.
+void add_sink_gradients(const AttentionJob& job, const AttentionGradients& gradients) {
+  const AttentionCall& call = *job.call;
   parallel_for(call.query_heads, [&](std::int64_t head, int) {
     double sum = 0;
-    for (const AttentionItem& item : call.items)
+    for (std::int64_t index = 0; index < static_cast<std::int64_t>(call.items.size()); ++index) {
+      const AttentionItem& item = call.items[static_cast<std::size_t>(index)];
       for (std::int64_t row = item.query_begin; row < item.query_begin + item.queries; ++row) {
         const float log_sum = call.log_sum_exp[row * call.query_heads + head];
         if (log_sum == -std::numeric_limits<float>::infinity()) continue;
@@ -411,8 +431,15 @@ void add_sink_gradients(const AttentionCall& call, const AttentionGradients& gra
         const float* output = call.output.data + row * call.output.row_stride + head * call.output.head_stride;
         double product = 0;
         for (std::int64_t x = 0; x < call.value_dim; ++x) product += static_cast<double>(gradient[x]) * output[x];
+        if (const RowLocks locks = locks_of(job, index, head, row - item.query_begin); !locks.scores.empty()) {
+          if (locks.all()) continue;
+          for (const LockedScore& lock : locks.scores)
+            product -= lock.weight * dropout_factor(job, index, head, lock.query, lock.key) * product_with_value(call, item, head, lock.key, gradient);
+          product /= 1 - locks.sum;
+        }
         sum -= std::exp(static_cast<double>(call.rules.sinks[static_cast<std::size_t>(head)]) - log_sum) * product;
       }
+    }
     gradients.sinks[head] += static_cast<float>(sum);
   });
 }
@@ -435,7 +462,7 @@ void attention_backward(const AttentionCall& forward, const AttentionGradients& 
       backward_part(job, gradients, all.backward_parts[i], scratch.data() + worker * scratch_size);
     }
   });
-  if (gradients.sinks != nullptr) add_sink_gradients(forward, gradients);
+  if (gradients.sinks != nullptr) add_sink_gradients(job, gradients);
 }
 
 }  // namespace attend

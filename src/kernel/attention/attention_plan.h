@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,21 @@ namespace attend {
 // A call of at most this many query rows a key head is answered by the decode implementation.
 inline constexpr std::int64_t decode_rows = 4;
 
+// A visible score whose weight is locked; indices within the item.
+struct LockedScore {
+  std::int64_t item = 0, head = 0, query = 0, key = 0;
+  float weight = 0;
+};
+
+// The locks of one row, by key, and their sum; a sum within lock_tolerance of 1 is 1.
+inline constexpr double lock_tolerance = 1e-6;
+struct RowLocks {
+  std::span<const LockedScore> scores;
+  double sum = 0;
+
+  bool all() const { return sum >= 1; }  // nothing is left for the other keys
+};
+
 // A checked call and what follows from it.
 struct AttentionJob {
   const AttentionCall* call = nullptr;
@@ -20,9 +36,20 @@ struct AttentionJob {
   bool plain_scores = true;       // no score rule beyond the scale and the sink
   std::uint32_t drop_below = 0;   // a weight is dropped when its 16 random bits are below this; 0: no dropout
   float kept_factor = 1;          // see kept_factor_of
+  // Edits by item: list 0 is of those that name every item, list 1 + i of item i; each holds indices of call->edits in order.
+  std::vector<std::int32_t> edit_order, edit_begins;
+  std::vector<LockedScore> locks;  // by item, head, query, key
+
+  std::span<const std::int32_t> edits_of(std::int64_t list) const {
+    if (edit_begins.empty()) return {};
+    const auto begin = static_cast<std::size_t>(edit_begins[static_cast<std::size_t>(list)]);
+    return std::span(edit_order).subspan(begin, static_cast<std::size_t>(edit_begins[static_cast<std::size_t>(list) + 1]) - begin);
+  }
 };
 
+// Throws Error(argument) for locks that cannot be kept; see ScoreEdit.
 AttentionJob make_job(const AttentionCall& call);
+RowLocks locks_of(const AttentionJob& job, std::int64_t item, std::int64_t head, std::int64_t query);
 
 enum class AttentionEntry { explicit_heads, decode, tiled };
 
@@ -36,7 +63,11 @@ struct AttentionUnit {
 };
 
 // Whether scores of this item and head are asked for or edited.
-bool asks_for_scores(const AttentionCall& call, std::int64_t item, std::int64_t head);
+bool asks_for_scores(const AttentionJob& job, std::int64_t item, std::int64_t head);
+// Writes to `to` the indices of the edits, but locks, that may name a score of the unit, in order; returns how many.
+std::int64_t edits_of_unit(const AttentionJob& job, const AttentionUnit& unit, std::int32_t* to);
+// AttentionCall::edit_counts.
+void count_edits(const AttentionCall& call, std::int64_t* counts);
 
 // attention_check.cc: throw Error before anything is computed.
 void check_forward(const AttentionCall& call);

@@ -67,7 +67,13 @@ bool rule_allows(const MaskRule& rule, const Place& place, std::int64_t i, std::
 
 bool edit_hits(const ScoreEdit& edit, const Place& place, std::int64_t i, std::int64_t j) {
   const auto fits = [](std::int64_t wanted, std::int64_t index) { return wanted == -1 || wanted == index; };
-  return fits(edit.item, place.index) && fits(edit.head, place.head) && fits(edit.query, i) && fits(edit.key, j);
+  const auto within = [](std::int64_t first, std::int64_t end, std::int64_t position) {
+    return first == -1 || position == first || (end > first && first < position && position < end);
+  };
+  const std::int64_t query = place.query_position(i), key = place.key_position(j);
+  if (!fits(edit.item, place.index) || !fits(edit.head, place.head)) return false;
+  if (!within(edit.query, edit.query_end, query) || !within(edit.key, edit.key_end, key)) return false;
+  return edit.min_distance == ScoreEdit::any_distance || query - key >= edit.min_distance;
 }
 
 std::int64_t relative_index(const ScoreRules& rules, const Place& place, std::int64_t i, std::int64_t j) {
@@ -83,15 +89,16 @@ std::int64_t bias_index(const ScoreBias& bias, const Place& place, std::int64_t 
 // A score, and what backward needs to know of how it came about.
 struct Score {
   double value = minus_infinity;
-  double slope = 0;      // d value / d (scaled dot product)
-  bool free = true;      // false where an edit replaced the value, so nothing flows to its inputs
+  double slope = 0;      // d (score after the rules) / d (scaled dot product)
+  double rules_slope = 1;  // d value / d (score after the rules)
+  double lock = -1;      // weight it is locked to, if not negative
 };
 
 Score score_of(const Place& place, std::int64_t i, std::int64_t j, double scale) {
   for (const MaskRule& rule : place.call.mask)
     if (!rule_allows(rule, place, i, j)) return {};
   const ScoreRules& rules = place.call.rules;
-  Score score{0, 1, true};
+  Score score{.value = 0, .slope = 1};
   for (std::int64_t x = 0; x < place.call.head_dim; ++x) score.value += static_cast<double>(place.query(i)[x]) * place.key(j)[x];
   score.value *= scale;
   if (rules.soft_cap > 0) {
@@ -108,9 +115,14 @@ Score score_of(const Place& place, std::int64_t i, std::int64_t j, double scale)
     if (!edit_hits(edit, place, i, j)) continue;
     if (edit.kind == ScoreEdit::Kind::set) {
       score.value = edit.value;
-      score.free = false;
+      score.rules_slope = 0;
     }
     if (edit.kind == ScoreEdit::Kind::add) score.value += edit.value;
+    if (edit.kind == ScoreEdit::Kind::scale) {
+      score.value *= edit.value;
+      score.rules_slope *= edit.value;
+    }
+    if (edit.kind == ScoreEdit::Kind::lock) score.lock = edit.value;
   }
   for (const ScoreEdit& edit : place.call.edits)
     if (edit.kind == ScoreEdit::Kind::forbid && edit_hits(edit, place, i, j)) return {};
@@ -121,17 +133,37 @@ double scale_of(const AttentionCall& call) {
   return call.rules.scale != 0 ? static_cast<double>(call.rules.scale) : 1 / std::sqrt(static_cast<double>(call.head_dim));
 }
 
-// One row of weights. Returns the log of the denominator.
+// Sum of the locked weights of a row; 0 without locks.
+double locked_sum(const std::vector<Score>& scores) {
+  double sum = 0;
+  for (const Score& score : scores)
+    if (score.lock >= 0) sum += score.lock;
+  return sum;
+}
+
+// One row of weights: those locked as they are, the others by a softmax of their own over what is left of 1. Returns
+// the log of the denominator that gives all of them.
 double soften(const std::vector<Score>& scores, const float* sink, std::vector<double>& weights) {
-  double largest = minus_infinity;
-  for (const Score& score : scores) largest = std::max(largest, score.value);
+  double largest = minus_infinity, denominator = minus_infinity;
+  bool locks = false;
+  for (const Score& score : scores)
+    if (score.lock < 0) largest = std::max(largest, score.value);
+    else locks = true;
+  const double left = 1 - locked_sum(scores);
   weights.assign(scores.size(), 0.0);
-  if (largest == minus_infinity) return minus_infinity;
-  if (sink != nullptr) largest = std::max(largest, static_cast<double>(*sink));
-  double sum = sink != nullptr ? std::exp(*sink - largest) : 0;
-  for (const Score& score : scores) sum += std::exp(score.value - largest);
-  for (std::size_t j = 0; j < scores.size(); ++j) weights[j] = std::exp(scores[j].value - largest) / sum;
-  return largest + std::log(sum);
+  for (std::size_t j = 0; j < scores.size(); ++j)
+    if (scores[j].lock >= 0) weights[j] = scores[j].lock;
+  if (locks && left < 1e-6) return 0;
+  if (largest != minus_infinity || (locks && sink != nullptr)) {
+    if (sink != nullptr) largest = std::max(largest, static_cast<double>(*sink));
+    double sum = sink != nullptr ? std::exp(*sink - largest) : 0;
+    for (const Score& score : scores)
+      if (score.lock < 0) sum += std::exp(score.value - largest);
+    for (std::size_t j = 0; j < scores.size(); ++j)
+      if (scores[j].lock < 0) weights[j] = left * std::exp(scores[j].value - largest) / sum;
+    denominator = largest + std::log(sum) - std::log(left);
+  }
+  return denominator;
 }
 
 const float* sink_of(const AttentionCall& call, std::int64_t head) {
@@ -162,8 +194,14 @@ std::int64_t query_rows(const AttentionCall& call) {
 std::vector<double> reference_scores(const AttentionCall& call, std::int64_t item, std::int64_t head) {
   const Place place(call, item, head);
   std::vector<double> all;
-  for (std::int64_t i = 0; i < place.item.queries; ++i)
-    for (const Score& score : score_row(place, i)) all.push_back(score.value);
+  std::vector<double> weights;
+  for (std::int64_t i = 0; i < place.item.queries; ++i) {
+    const std::vector<Score> scores = score_row(place, i);
+    const double denominator = soften(scores, sink_of(call, head), weights);
+    const bool nothing_left = locked_sum(scores) > 1 - 1e-6;
+    for (const Score& score : scores)
+      all.push_back(score.lock >= 0 ? std::log(score.lock) + denominator : nothing_left ? minus_infinity : score.value);
+  }
   return all;
 }
 
@@ -244,14 +282,15 @@ ReferenceGradients reference_backward(const AttentionCall& call, HeadsView outpu
               result.value[at(((place.item.key_begin + j) * call.key_heads + head / group) * call.value_dim + x)] +=
                   weights[at(j)] * factor * gradient[x];
             }
-          mean += weights[at(j)] * weight_gradient[at(j)];
+          if (scores[at(j)].lock < 0) mean += weights[at(j)] * weight_gradient[at(j)];
         }
-        // weight = softmax(score)
+        // weight = (1 - locks) softmax(score) over the keys that are not locked
+        if (const double left = 1 - locked_sum(scores); left >= 1e-6) mean /= left;
         if (!call.rules.sinks.empty() && log_sum != minus_infinity)
           result.sinks[at(head)] -= std::exp(call.rules.sinks[at(head)] - log_sum) * mean;
         for (std::int64_t j = 0; j < place.item.keys; ++j) {
-          if (weights[at(j)] == 0 || !scores[at(j)].free) continue;
-          const double score_gradient = weights[at(j)] * (weight_gradient[at(j)] - mean);
+          if (weights[at(j)] == 0 || scores[at(j)].lock >= 0) continue;
+          const double score_gradient = weights[at(j)] * (weight_gradient[at(j)] - mean) * scores[at(j)].rules_slope;
           if (call.rules.relative.table != nullptr) result.relative_table[at(relative_index(call.rules, place, i, j))] += score_gradient;
           if (call.rules.bias.data != nullptr) result.bias[at(bias_index(call.rules.bias, place, i, j))] += score_gradient;
           const double product_gradient = score_gradient * scores[at(j)].slope * scale;

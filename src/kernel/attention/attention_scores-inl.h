@@ -44,8 +44,13 @@ struct ScoreContext {
   // entry 0 is index difference relative_first. Null where positions are listed or there is no such rule.
   const float* relative = nullptr;
   std::int64_t relative_first = 0, relative_size = 0;
-  bool edited = false;
+  // Indices of the edits that may name a score here, and whether there are locks.
+  const std::int32_t* edits = nullptr;
+  std::int64_t edit_count = 0;
+  bool locked = false;
   std::uint8_t* bytes = nullptr;  // [block_keys]
+
+  bool edited() const { return edit_count > 0 || locked; }
 
   HWY_INLINE std::int64_t query(std::int64_t row) const { return unit->head_count == 1 ? row : row / unit->head_count; }
   HWY_INLINE std::int64_t head(std::int64_t row) const {
@@ -115,16 +120,25 @@ inline HWY_NOINLINE void lay_out_relative(ScoreContext& context, float* table) {
     }
 }
 
-HWY_INLINE bool edit_meets(const ScoreEdit& edit, std::int64_t item, std::int64_t head, std::int64_t query) {
-  return (edit.item == -1 || edit.item == item) && (edit.head == -1 || edit.head == head) &&
-         (edit.query == -1 || edit.query == query);
+HWY_INLINE void find_edits(ScoreContext& context, float* room) {
+  auto* edits = reinterpret_cast<std::int32_t*>(room);
+  context.edit_count = edits_of_unit(*context.job, *context.unit, edits);
+  context.edits = edits;
+  context.locked = !context.job->locks.empty();
 }
 
-// Columns of a row that an edit names, within [begin, end).
-HWY_INLINE KeyRange edit_columns(const ScoreEdit& edit, std::int64_t key, std::int64_t begin, std::int64_t end) {
-  if (edit.key == -1) return {begin, end};
-  const std::int64_t column = edit.key - key;
-  return column >= begin && column < end ? KeyRange{column, column + 1} : KeyRange{0, 0};
+// Calls use(edit, column) for all edits and columns [begin, end) of a row of the block from `key` on, edit by edit.
+template <class Use>
+HWY_INLINE void for_edits(const ScoreContext& context, std::int64_t head, std::int64_t query, std::int64_t key, std::int64_t begin,
+                          std::int64_t end, const Use& use) {
+  const AttentionItem& item = *context.item;
+  for (std::int64_t e = 0; e < context.edit_count; ++e) {
+    const ScoreEdit& edit = context.call->edits[static_cast<std::size_t>(context.edits[e])];
+    if ((edit.head != -1 && edit.head != head) || !names_query(edit, item, query)) continue;
+    const KeyRange range = named_keys(edit, item, query, key + begin, key + end);
+    for (std::int64_t at = range.begin; at < range.end; ++at)
+      if (item.key_positions == nullptr || names_key(edit, item, query, at)) use(edit, at - key);
+  }
 }
 
 // Score rules and edits of one row: s holds scaled products and receives scores. cap_slopes, when not null, receives the
@@ -179,13 +193,11 @@ inline HWY_NOINLINE void apply_rules(const ScoreContext& context, std::int64_t r
     else
       for (std::int64_t j = at.begin; j < end; ++j) s[j] += bias[j * rules.bias.key_stride];
   }
-  if (context.edited)
-    for (const ScoreEdit& edit : context.call->edits) {
-      if (edit.kind == ScoreEdit::Kind::forbid || !edit_meets(edit, context.unit->item, head, query)) continue;
-      const KeyRange columns = edit_columns(edit, at.key, at.begin, end);
-      for (std::int64_t j = columns.begin; j < columns.end; ++j)
-        s[j] = edit.kind == ScoreEdit::Kind::set ? edit.value : s[j] + edit.value;
-    }
+  for_edits(context, head, query, at.key, at.begin, end, [s](const ScoreEdit& edit, std::int64_t j) {
+    if (edit.kind == ScoreEdit::Kind::set) s[j] = edit.value;
+    if (edit.kind == ScoreEdit::Kind::add) s[j] += edit.value;
+    if (edit.kind == ScoreEdit::Kind::scale) s[j] *= edit.value;
+  });
 }
 
 // Minus infinity wherever the row does not see a key, up to at.end, also past the last key.
@@ -204,12 +216,16 @@ inline HWY_NOINLINE void hide(const ScoreContext& context, std::int64_t row, con
     const std::uint8_t* HWY_RESTRICT bytes = context.bytes;
     for (std::int64_t j = first; j < last; ++j) s[j] = bytes[j - first] != 0 ? s[j] : minus_infinity;
   }
-  if (context.edited)
-    for (const ScoreEdit& edit : context.call->edits) {
-      if (edit.kind != ScoreEdit::Kind::forbid || !edit_meets(edit, context.unit->item, head, query)) continue;
-      const KeyRange columns = edit_columns(edit, at.key, at.begin, end);
-      for (std::int64_t j = columns.begin; j < columns.end; ++j) s[j] = minus_infinity;
-    }
+  for_edits(context, head, query, at.key, at.begin, end, [s](const ScoreEdit& edit, std::int64_t j) {
+    if (edit.kind == ScoreEdit::Kind::forbid) s[j] = minus_infinity;
+  });
+  if (!context.locked) return;
+  // Locked keys stay out of the softmax over the others, and these out of it where nothing is left for them.
+  const RowLocks locks = locks_of(*context.job, context.unit->item, head, query);
+  if (!locks.scores.empty() && locks.all())
+    for (std::int64_t j = at.begin; j < end; ++j) s[j] = minus_infinity;
+  for (const LockedScore& lock : locks.scores)
+    if (lock.key >= at.key + at.begin && lock.key < at.key + end) s[lock.key - at.key] = minus_infinity;
 }
 
 // Scores of a rectangle from products already in s [rows, score_stride].
@@ -217,7 +233,7 @@ HWY_INLINE void finish_scores(const ScoreContext& context, const Rectangle& at, 
   if (!context.job->plain_scores)
     for (std::int64_t r = 0; r < at.rows; ++r)
       apply_rules(context, at.row + r, at, s + r * score_stride, cap_slopes == nullptr ? nullptr : cap_slopes + r * score_stride);
-  if (at.masked || context.edited) {
+  if (at.masked || context.edited()) {
     for (std::int64_t r = 0; r < at.rows; ++r) hide(context, at.row + r, at, s + r * score_stride);
   } else if (at.end > at.keys) {
     const Tag d;

@@ -31,7 +31,7 @@ struct Forward {
 std::int64_t TiledScratch(const AttentionCall& call, std::int64_t most_rows) {
   const std::int64_t rows = rounded_up(most_rows, block_rows), values = rounded_up(call.value_dim, 16);
   return rows * (call.head_dim + values + 3) + block_keys * (call.head_dim + values) + (block_rows + 4) * score_stride + block_keys +
-         call.head_dim + call.value_dim + relative_floats(call, most_rows) + 16 * 16;
+         call.head_dim + call.value_dim + relative_floats(call, most_rows) + static_cast<std::int64_t>(call.edits.size()) + 17 * 16;
 }
 
 void prepare(const AttentionJob& job, const AttentionUnit& unit, float* scratch, Forward& work) {
@@ -42,7 +42,6 @@ void prepare(const AttentionJob& job, const AttentionUnit& unit, float* scratch,
   context.item = &call.items[static_cast<std::size_t>(unit.item)];
   context.unit = &unit;
   context.mask = ItemMask(call, unit.item);
-  context.edited = unit.entry == AttentionEntry::explicit_heads && !call.edits.empty();
   const std::int64_t rows = rounded_up(unit.row_end - unit.row_begin, block_rows);
   work.value_columns = rounded_up(call.value_dim, lanes);
   Carver carver{scratch};
@@ -59,6 +58,8 @@ void prepare(const AttentionJob& job, const AttentionUnit& unit, float* scratch,
   float* zeros = carver.take(larger(call.head_dim, call.value_dim));
   for (std::int64_t x = 0; x < larger(call.head_dim, call.value_dim); ++x) zeros[x] = 0;
   work.zeros = zeros;
+  float* edits = carver.take(static_cast<std::int64_t>(call.edits.size()));
+  if (unit.entry == AttentionEntry::explicit_heads && !call.edits.empty()) find_edits(context, edits);
   if (call.rules.relative.table != nullptr && consecutive(*context.item)) lay_out_relative(context, carver.take(0));
 }
 
@@ -131,6 +132,30 @@ HWY_INLINE void soften_row(float* HWY_RESTRICT s, std::int64_t begin, std::int64
   *sum += hn::GetLane(hn::SumOfLanes(d, total));
 }
 
+// The end of a row with locks: what they leave of 1 goes to `output`, the other keys' sum over their denominator; then
+// the locked values are added.
+inline HWY_NOINLINE void finish_locked_row(const Forward& work, const RowLocks& locks, std::int64_t head, std::int64_t query,
+                                           float factor, float log_sum, std::int64_t local) {
+  const ScoreContext& context = work.context;
+  const AttentionCall& call = *context.call;
+  const std::int64_t row = context.item->query_begin + query;
+  const float* from = work.outputs + local * work.value_columns;
+  float* to = call.output.data + row * call.output.row_stride + head * call.output.head_stride;
+  const auto left = static_cast<float>(1 - locks.sum);
+  const float share = locks.all() ? 0 : factor * left;
+  for (std::int64_t x = 0; x < call.value_dim; ++x) to[x] = share == 0 ? 0 : from[x] * share;
+  for (const LockedScore& lock : locks.scores) {
+    const std::uint32_t below = context.job->drop_below;
+    if (lock.weight == 0 || (below != 0 && dropout_drops(call.dropout.seed, lock.item, head, query, lock.key, below))) continue;
+    const float weight = lock.weight * context.job->kept_factor;
+    const float* value = nullptr;
+    key_rows(context, call.value, context.item->value_pages, call.value_dim, lock.key, 1, nullptr, 0, &value);
+    for (std::int64_t x = 0; x < call.value_dim; ++x) to[x] += weight * value[x];
+  }
+  work.log_sums[local] = locks.all() ? 0 : log_sum - std::log(left);
+  if (call.log_sum_exp != nullptr) call.log_sum_exp[row * call.query_heads + head] = work.log_sums[local];
+}
+
 void finish_row(const Forward& work, std::int64_t row, std::int64_t local) {
   const AttentionCall& call = *work.context.call;
   const Tag d;
@@ -152,6 +177,15 @@ void finish_row(const Forward& work, std::int64_t row, std::int64_t local) {
       log_sum = (largest + std::log2(sum)) * ln_2;
     }
     factor *= work.context.job->kept_factor / sum;
+  }
+  if (work.context.locked) {
+    const RowLocks locks = locks_of(*work.context.job, work.context.unit->item, head, work.context.query(row));
+    if (!locks.scores.empty()) {
+      // Where the sink alone shares with the locks, it is the denominator.
+      if (largest == minus_infinity && !call.rules.sinks.empty()) log_sum = call.rules.sinks[static_cast<std::size_t>(head)];
+      finish_locked_row(work, locks, head, work.context.query(row), factor, log_sum, local);
+      return;
+    }
   }
   if (call.log_sum_exp != nullptr) call.log_sum_exp[query * call.query_heads + head] = log_sum;
   const float* from = work.outputs + local * work.value_columns;
@@ -252,15 +286,23 @@ void write_matrices(const Forward& work, const Rectangle& at, std::int64_t local
     const std::int64_t query = work.context.query(at.row + r), to = query * keys + at.key;
     if (request.scores != nullptr)
       for (std::int64_t j = at.begin; j < end; ++j) request.scores[to + j] = s[j];
-    if (request.weights == nullptr || work.largest[local + r] == minus_infinity) continue;
-    float largest = work.largest[local + r], sum = work.sums[local + r], factor = 1;
-    if (!call.rules.sinks.empty()) {
-      const float sink = call.rules.sinks[static_cast<std::size_t>(request.head)] * log2_e;
-      if (sink > largest) factor = exp2_of(largest - sink);
-      sum = sink > largest ? sum * factor + 1 : sum + exp2_of(sink - largest);
+    const RowLocks locks = work.context.locked ? locks_of(*work.context.job, request.item, request.head, query) : RowLocks{};
+    if (request.weights != nullptr && work.largest[local + r] != minus_infinity) {
+      float largest = work.largest[local + r], sum = work.sums[local + r], factor = 1;
+      if (!call.rules.sinks.empty()) {
+        const float sink = call.rules.sinks[static_cast<std::size_t>(request.head)] * log2_e;
+        if (sink > largest) factor = exp2_of(largest - sink);
+        sum = sink > largest ? sum * factor + 1 : sum + exp2_of(sink - largest);
+      }
+      if (!locks.scores.empty()) factor *= static_cast<float>(1 - locks.sum);
+      factor /= sum;
+      for (std::int64_t j = at.begin; j < end; ++j) request.weights[to + j] = exp2_of(s[j] * log2_e - largest) * factor;
     }
-    factor /= sum;
-    for (std::int64_t j = at.begin; j < end; ++j) request.weights[to + j] = exp2_of(s[j] * log2_e - largest) * factor;
+    for (const LockedScore& lock : locks.scores) {
+      if (lock.key < at.key || lock.key >= at.key + at.keys) continue;
+      if (request.scores != nullptr) request.scores[query * keys + lock.key] = std::log(lock.weight) + work.log_sums[local + r];
+      if (request.weights != nullptr) request.weights[query * keys + lock.key] = lock.weight;
+    }
   }
 }
 

@@ -67,4 +67,33 @@ inline std::int64_t key_position(const AttentionItem& item, std::int64_t key) {
 }
 inline bool consecutive(const AttentionItem& item) { return item.query_positions == nullptr && item.key_positions == nullptr; }
 
+// ---- Edits: which queries and keys one names. ---------------------------------------------------------------------
+inline bool names_position(std::int64_t first, std::int64_t end, std::int64_t position) {
+  return first == -1 || (position >= first && position < (end == 0 ? first + 1 : end));
+}
+inline bool names_query(const ScoreEdit& edit, const AttentionItem& item, std::int64_t query) {
+  return names_position(edit.query, edit.query_end, query_position(item, query));
+}
+inline bool names_key(const ScoreEdit& edit, const AttentionItem& item, std::int64_t query, std::int64_t key) {
+  const std::int64_t at = key_position(item, key);
+  return names_position(edit.key, edit.key_end, at) &&
+         (edit.min_distance == ScoreEdit::any_distance || query_position(item, query) - at >= edit.min_distance);
+}
+// Of keys [begin, end), an interval outside which the edit names none; exact where key positions are consecutive.
+inline KeyRange named_keys(const ScoreEdit& edit, const AttentionItem& item, std::int64_t query, std::int64_t begin, std::int64_t end) {
+  if (item.key_positions != nullptr) return {begin, end};
+  if (edit.key != -1) {
+    const std::int64_t first = edit.key - item.key_position;
+    if (first > begin) begin = first;
+    if (edit.key_end == 0 && first + 1 < end) end = first + 1;
+    if (edit.key_end != 0 && edit.key_end - item.key_position < end) end = edit.key_end - item.key_position;
+  }
+  if (edit.min_distance != ScoreEdit::any_distance) {
+    const std::int64_t last = query_position(item, query) - edit.min_distance - item.key_position;
+    if (last + 1 < end) end = last + 1;
+  }
+  if (begin > end) begin = end;
+  return {begin, end};
+}
+
 }  // namespace attend
