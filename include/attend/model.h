@@ -59,6 +59,17 @@ struct RunOptions {
   const Mask* self_mask = nullptr; // instead of the stack's default self-attention mask; spans must outlive the call and backward
 };
 
+// A part of a stack, for runs that go on from states kept of another run (encode_from and its like).
+struct StackRange {
+  int first_layer = 0;             // the block that reads the given rows
+  Part first_part = Part::self;    // its first part; cross or feed_forward: what stands before is left out
+  int end_layer = -1;              // up to this block, without the final norm; -1: to the end, final norm included
+  // The first block for these rows of one sequence only, each an item of its own that sees the whole sequence: edits
+  // can tell them apart, and keys and values are computed once. Needs end_layer = first_layer + 1.
+  std::span<const std::int64_t> queries = {};
+  std::int64_t last_rows = 0;      // > 0: the stack's last block only for so many last rows of each item
+};
+
 class Model;
 struct CrossMemory;
 
@@ -118,6 +129,17 @@ class Model {
 
   // Decoder over new tokens only, item i going on after caches[i], which grow. Same result as decode() on the whole, to rounding.
   States decode_cached(const TokenBatch& tokens, std::span<KvCache* const> caches, const RunOptions& options = {}) const;
+
+  // The same from rows [rows, width] of another run on: what block `first_layer` reads (site "input"), or what stood
+  // before its part `first_part` (site "added" of the part before). Only the sites of the range are visited.
+  // Error(argument) for a layer, part or row that does not exist, naming those that do.
+  States encode_from(const States& rows, const StackRange& range, const RunOptions& options = {}) const;
+  States decode_from(const States& rows, const States* memory, const StackRange& range, const RunOptions& options = {}) const;
+  // The rows go on after the caches, which lend their keys and values but do not grow: what is written after their
+  // length belongs to this call, so give forks.
+  States decode_cached_from(const States& rows, std::span<KvCache* const> caches, const StackRange& range,
+                            const RunOptions& options = {}) const;
+
   // The encoder's keys and values for every decoder layer, computed once for all items.
   std::shared_ptr<const CrossMemory> share_memory(const States& memory) const;
 

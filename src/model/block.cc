@@ -142,7 +142,27 @@ Tensor rotated(const Place& place, const Tensor& before_visit, Tensor x, std::in
   return x;
 }
 
-Tensor self_attention(StackRun& run, int layer, const AttentionParts& parts, const Tensor& x) {
+// Consecutive rows of an item whose results are wanted.
+struct AskedRows {
+  std::size_t item;
+  std::int64_t begin, count;
+};
+
+// What the range leaves of this layer's rows once keys and values of all are there; empty: all.
+std::vector<AskedRows> asked_rows(const StackRun& run, int layer) {
+  std::vector<AskedRows> asked;
+  if (!run.range.queries.empty() && layer == run.range.first_layer) {
+    for (const std::int64_t row : run.range.queries) asked.push_back({0, row, 1});
+  } else if (run.range.last_rows > 0 && layer + 1 == static_cast<int>(run.stack.blocks.size())) {
+    for (std::size_t item = 0; item + 1 < run.offsets.size(); ++item) {
+      const std::int64_t length = run.offsets[item + 1] - run.offsets[item], count = std::min(length, run.range.last_rows);
+      asked.push_back({item, length - count, count});
+    }
+  }
+  return asked;
+}
+
+Tensor self_attention(StackRun& run, int layer, const AttentionParts& parts, Tensor x) {
   const Place place{run, layer, Part::self};
   const TransformerConfig& config = run.parts.config;
   const std::int64_t query_width = config.heads * config.head_width(), key_width = config.key_head_count() * config.head_width();
@@ -176,18 +196,32 @@ Tensor self_attention(StackRun& run, int layer, const AttentionParts& parts, con
     first_page.push_back(key_pages.size());
     KvAccess::self_pages(*run.caches[item], static_cast<std::size_t>(layer), key_pages, value_pages);
   }
-  for (std::size_t item = 0; item < items; ++item) {
+  std::vector<AskedRows> asked = asked_rows(run, layer);
+  const bool all_rows = asked.empty();
+  for (std::size_t item = 0; item < items && all_rows; ++item) asked.push_back({item, 0, run.offsets[item + 1] - run.offsets[item]});
+  std::vector<std::int64_t> rows, offsets{0};
+  for (const auto& [item, begin, count] : asked) {
     AttentionItem one;
-    one.query_begin = one.key_begin = run.offsets[item];
-    one.queries = one.keys = run.offsets[item + 1] - run.offsets[item];
+    one.query_begin = offsets.back();
+    one.queries = count;
+    one.query_position = begin;
+    one.key_begin = run.offsets[item];
+    one.keys = run.offsets[item + 1] - run.offsets[item];
     if (!run.caches.empty()) {
-      one.query_position = run.caches[item]->length();
-      one.keys += one.query_position;
+      one.query_position += run.caches[item]->length();
+      one.keys += run.caches[item]->length();
       one.key_begin = 0;
       one.key_pages = key_pages.data() + first_page[item];
       one.value_pages = value_pages.data() + first_page[item];
     }
     input.items.push_back(one);
+    offsets.push_back(offsets.back() + count);
+    for (std::int64_t row = begin; row < begin + count && !all_rows; ++row) rows.push_back(run.offsets[item] + row);
+  }
+  if (!all_rows) {
+    query = select_rows(query, rows);
+    x = select_rows(x, rows);
+    run.offsets = offsets;
   }
   if (!run.caches.empty()) {
     input.page_rows = KvCache::page_rows;
@@ -229,8 +263,9 @@ Tensor cross_attention(StackRun& run, int layer, const AttentionParts& parts, co
     one.query_begin = run.offsets[item];
     one.queries = run.offsets[item + 1] - run.offsets[item];
     if (run.caches.empty()) {
-      one.key_begin = run.memory->offsets[item];
-      one.keys = run.memory->offsets[item + 1] - one.key_begin;
+      const std::size_t memory_item = run.range.queries.empty() ? item : 0;  // all queries are of one sequence
+      one.key_begin = run.memory->offsets[memory_item];
+      one.keys = run.memory->offsets[memory_item + 1] - one.key_begin;
     } else {
       one.query_position = run.caches[item]->length();
       one.keys = KvAccess::cross_rows(*run.caches[item]);
@@ -297,17 +332,21 @@ Tensor embed_features(StackRun& run, const Tensor& features, std::span<const std
 
 Tensor run_stack(StackRun& run, Tensor x) {
   const StackKind kind = run.stack.kind;
-  visit_site(run.options, {kind, -1, Part::block, Point::embedded}, run.offsets, x);
-  int layer = 0;
-  for (const BlockParts& block : run.stack.blocks) {
+  const StackRange& range = run.range;
+  if (run.embeds) visit_site(run.options, {kind, -1, Part::block, Point::embedded}, run.offsets, x);
+  for (int layer = range.first_layer; layer < run.end_layer(); ++layer) {
+    const BlockParts& block = run.stack.blocks[static_cast<std::size_t>(layer)];
     const Place place{run, layer, Part::block};
-    place.visit(Point::input, x);
-    x = self_attention(run, layer, block.self, x);
-    if (block.cross) x = cross_attention(run, layer, *block.cross, x);
+    const Part first = layer == range.first_layer ? range.first_part : Part::self;
+    if (first == Part::self) {
+      place.visit(Point::input, x);
+      x = self_attention(run, layer, block.self, x);
+    }
+    if (block.cross && first != Part::feed_forward) x = cross_attention(run, layer, *block.cross, x);
     x = feed_forward(run, layer, block.feed_forward, x);
     place.visit(Point::output, x);
-    ++layer;
   }
+  if (range.end_layer >= 0) return x;
   if (run.stack.config.final_norm) x = normalize(run.parts.config, run.stack.final_norm, x);
   visit_site(run.options, {kind, -1, Part::block, Point::final_norm}, run.offsets, x);
   return x;

@@ -20,9 +20,14 @@ struct StackRun {
   const States* memory = nullptr;                     // cross-attention over these rows,
   std::span<KvCache* const> caches;                   // or, when decoding, over the caches' shared memory
   std::uint64_t dropouts = 0;                         // drawn so far; each place and step has a seed of its own
+  StackRange range = {};                              // which part of the stack is run
+  bool embeds = true;                                 // the rows come from an embedding, not from another run
+
+  int end_layer() const { return range.end_layer < 0 ? static_cast<int>(stack.blocks.size()) : range.end_layer; }
 };
 
-// [rows, width] after embedding -> after the final norm, visiting every site.
+// [rows, width] after embedding -> after the final norm, visiting every site; or from where to where the range says.
+// The offsets are those of the result afterwards: fewer rows where the range asks for few.
 Tensor run_stack(StackRun& run, Tensor x);
 
 // Token and position embedding, class token, embedding norm and dropout.

@@ -50,6 +50,52 @@ std::vector<std::int32_t> number_rows(const char* operation, const TransformerCo
   return positions;
 }
 
+// Every item needs a cache of its own that fits the model.
+void check_caches(const char* operation, const TransformerConfig& config, std::span<KvCache* const> caches) {
+  std::unordered_map<const KvCache*, std::size_t> items;
+  for (std::size_t item = 0; item < caches.size(); ++item) {
+    if (!caches[item]) throw Error(ErrorKind::argument, operation, join("the cache of item ", item, " is null"));
+    const auto [place, fresh] = items.emplace(caches[item], item);
+    if (!fresh)
+      throw Error(ErrorKind::argument, operation, join("items ", place->second, " and ", item, " have the same cache"),
+                  "copy the cache: each item writes to its own");
+    KvAccess::check(*caches[item], config, operation, item);
+  }
+}
+
+void check_memory(const char* operation, const Model::Parts& parts, const States* memory, std::int64_t items) {
+  if (parts.encoder && !memory) throw Error(ErrorKind::argument, operation, "an encoder-decoder needs the encoder's output");
+  if (!parts.encoder && memory) throw Error(ErrorKind::argument, operation, "a memory was given to a model without encoder");
+  if (memory && memory->items() != items)
+    throw Error(ErrorKind::shape, operation, join("there are ", items, " items and the memory has ", memory->items()));
+  if (memory) check_offsets(operation, memory->offsets, memory->rows.rows());
+}
+
+void check_range(const char* operation, const TransformerConfig& config, const StackParts& stack, const States& rows,
+                 const StackRange& range, const RunOptions& options) {
+  const auto refuse = [&](const std::string& what, const std::string& advice = {}) {
+    throw Error(ErrorKind::argument, operation, what, advice);
+  };
+  const auto layers = static_cast<int>(stack.blocks.size());
+  if (rows.rows.width() != config.width)
+    throw Error(ErrorKind::shape, operation, join("the rows are ", rows.rows.shape(), " and the model's width is ", config.width));
+  check_offsets(operation, rows.offsets, rows.rows.rows());
+  if (range.first_layer < 0 || range.first_layer > layers)
+    refuse(join("first_layer is ", range.first_layer), join("the stack has layers 0 to ", layers - 1, "; ", layers, " is its end"));
+  if (range.end_layer < -1 || range.end_layer > layers || (range.end_layer >= 0 && range.end_layer < range.first_layer))
+    refuse(join("end_layer is ", range.end_layer, " after first_layer ", range.first_layer), join("it runs up to ", layers));
+  const bool cross = stack.kind == StackKind::decoder && config.encoder;
+  if (range.first_part == Part::block || (range.first_part == Part::cross && !cross))
+    refuse("first_part does not exist in this stack", cross ? "self, cross or feed_forward" : "self or feed_forward");
+  if (range.last_rows < 0) refuse(join("last_rows is ", range.last_rows));
+  if (range.queries.empty()) return;
+  if (rows.items() != 1 || range.first_part != Part::self || range.end_layer != range.first_layer + 1 || range.last_rows != 0 ||
+      options.self_mask)
+    refuse("queries need one sequence, one whole block and no mask of the caller", "set end_layer to first_layer + 1");
+  for (const std::int64_t row : range.queries)
+    if (row < 0 || row >= rows.rows.rows()) refuse(join("query ", row, " is asked for"), join("rows run from 0 to ", rows.rows.rows() - 1));
+}
+
 }  // namespace
 
 Model::Model(TransformerConfig config, std::uint64_t seed) : parts_(std::make_unique<Parts>()) {
@@ -128,11 +174,7 @@ States Model::encode_features(const Tensor& features, std::span<const std::int64
 
 States Model::decode(const TokenBatch& tokens, const States* memory, const RunOptions& options) const {
   const StackParts& stack = need_stack(parts_->decoder, "decode", "decoder");
-  if (parts_->encoder && !memory) throw Error(ErrorKind::argument, "decode", "an encoder-decoder needs the encoder's output");
-  if (!parts_->encoder && memory) throw Error(ErrorKind::argument, "decode", "a memory was given to a model without encoder");
-  if (memory && memory->items() != tokens.items())
-    throw Error(ErrorKind::shape, "decode", join("tokens have ", tokens.items(), " items and the memory ", memory->items()));
-  if (memory) check_offsets("decode", memory->offsets, memory->rows.rows());
+  check_memory("decode", *parts_, memory, tokens.items());
   check_tokens("decode", tokens, stack.config.vocabulary);
   StackRun run{*parts_, stack, options, tokens.offsets, number_rows("decode", parts_->config, tokens.offsets), memory, {}, 0};
   return {run_stack(run, embed_tokens(run, tokens.ids)), tokens.offsets};
@@ -143,21 +185,46 @@ States Model::decode_cached(const TokenBatch& tokens, std::span<KvCache* const> 
   if (static_cast<std::int64_t>(caches.size()) != tokens.items())
     throw Error(ErrorKind::shape, "decode_cached", join("tokens have ", tokens.items(), " items and ", caches.size(), " caches were given"));
   check_tokens("decode_cached", tokens, stack.config.vocabulary);
-  std::unordered_map<const KvCache*, std::size_t> items;
-  for (std::size_t item = 0; item < caches.size(); ++item) {
-    if (!caches[item]) throw Error(ErrorKind::argument, "decode_cached", join("the cache of item ", item, " is null"));
-    const auto [place, fresh] = items.emplace(caches[item], item);
-    if (!fresh)
-      throw Error(ErrorKind::argument, "decode_cached", join("items ", place->second, " and ", item, " have the same cache"),
-                  "copy the cache: each item writes to its own");
-    KvAccess::check(*caches[item], parts_->config, "decode_cached", item);
-  }
+  check_caches("decode_cached", parts_->config, caches);
   const NoGradientScope no_gradients;
   StackRun run{*parts_, stack, options, tokens.offsets, number_rows("decode_cached", parts_->config, tokens.offsets, caches),
                nullptr, caches, 0};
   States result{run_stack(run, embed_tokens(run, tokens.ids)), tokens.offsets};
   for (std::size_t item = 0; item < caches.size(); ++item) KvAccess::grow(*caches[item], tokens.length(static_cast<std::int64_t>(item)));
   return result;
+}
+
+States Model::encode_from(const States& rows, const StackRange& range, const RunOptions& options) const {
+  const StackParts& stack = need_stack(parts_->encoder, "encode_from", "encoder");
+  check_range("encode_from", parts_->config, stack, rows, range, options);
+  StackRun run{*parts_, stack, options, rows.offsets, number_rows("encode_from", parts_->config, rows.offsets), nullptr, {}, 0, range, false};
+  Tensor result = run_stack(run, rows.rows);
+  return {std::move(result), std::move(run.offsets)};
+}
+
+States Model::decode_from(const States& rows, const States* memory, const StackRange& range, const RunOptions& options) const {
+  const StackParts& stack = need_stack(parts_->decoder, "decode_from", "decoder");
+  check_range("decode_from", parts_->config, stack, rows, range, options);
+  check_memory("decode_from", *parts_, memory, rows.items());
+  StackRun run{*parts_, stack, options, rows.offsets, number_rows("decode_from", parts_->config, rows.offsets), memory, {}, 0, range, false};
+  Tensor result = run_stack(run, rows.rows);
+  return {std::move(result), std::move(run.offsets)};
+}
+
+States Model::decode_cached_from(const States& rows, std::span<KvCache* const> caches, const StackRange& range,
+                                 const RunOptions& options) const {
+  const StackParts& stack = need_stack(parts_->decoder, "decode_cached_from", "decoder");
+  check_range("decode_cached_from", parts_->config, stack, rows, range, options);
+  if (!range.queries.empty())
+    throw Error(ErrorKind::argument, "decode_cached_from", "queries are asked for", "call decode_from, which shares keys and values");
+  if (static_cast<std::int64_t>(caches.size()) != rows.items())
+    throw Error(ErrorKind::shape, "decode_cached_from", join(rows.items(), " items and ", caches.size(), " caches were given"));
+  check_caches("decode_cached_from", parts_->config, caches);
+  const NoGradientScope no_gradients;
+  StackRun run{*parts_, stack, options, rows.offsets, number_rows("decode_cached_from", parts_->config, rows.offsets, caches), nullptr,
+               caches, 0, range, false};
+  Tensor result = run_stack(run, rows.rows);
+  return {std::move(result), std::move(run.offsets)};
 }
 
 std::shared_ptr<const CrossMemory> Model::share_memory(const States& memory) const {
