@@ -1,0 +1,298 @@
+// The workbench screen: inputs on the left flow into scores, one row, and the output.
+import { signal } from '@preact/signals';
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import type { ComponentChildren } from 'preact';
+import { Grid, type Cell, type GridProps } from '../grid';
+import { RowPanel, type KeyState } from '../rowpanel';
+import { previewRow, type RowPreview } from '../softmax';
+import { parseTable, show, toCsv } from '../numbers';
+import { copy, download, explain, pngOf, say } from '../shared';
+import { Button, Dialog, Icon, Menu, NumberField, Segmented, Select, Stepper, Tex } from '../ui';
+import { t, type Key } from '../words';
+import { route, writeState } from '../link';
+import { allCsv, cppLines, numpyLines, pythonLines, svgOf } from './export';
+import { feeds, formulaOf, type MatrixId, type Place } from './formula';
+import { examples } from './examples';
+import { randomise, reshape, shapeOf, type Shape } from './shapes';
+import {
+  askAgain, baseResult, bench, change, choose, editOf, emptyMask, failure, future, keyNames, linkState, load, nameOf, parseBench, past, queryNames, redo,
+  requestOf, result, roomForLock, rowEdits, settled, undo, withEdit, withoutEdit, type Bench, type MaskKind,
+} from './state';
+
+const hover = signal<Place | null>(null);
+const preview = signal<({ head: number; query: number } & RowPreview) | null>(null);
+
+type InputId = 'x' | 'memory' | 'wq' | 'wk' | 'wv' | 'wo' | 'q' | 'k' | 'v';
+
+export function drag(key: number, score: number, done: boolean): void {
+  const b = bench.value, r = result.value;
+  const { head, query } = b.chosen;
+  const edits = withEdit(b.edits, { kind: 'set', head, query, key, value: score });
+  change({ edits, chosen: { head, query, key } }, `drag ${head} ${query} ${key}`);
+  if (!r) return;
+  const valueDim = r.v[0].length / b.heads;
+  preview.value = done ? preview.value : { head, query, ...previewRow(r.heads[head].masked[query], rowEdits(edits, head, query), r.v.map((row) => row.slice(head * valueDim, (head + 1) * valueDim))) };
+}
+
+function lock(key: number, weight: number | null): void {
+  const b = bench.value;
+  const { head, query } = b.chosen;
+  if (weight === null) { change({ edits: withoutEdit(b.edits, head, query, key) }); return; }
+  const room = roomForLock(b.edits, head, query, key);
+  const value = Math.max(0, Math.min(room, weight));
+  if (weight > room + 1e-9) say(t('bench.lock.room', show(room)));
+  change({ edits: withEdit(b.edits, { kind: 'lock', head, query, key, value: Number(value.toFixed(6)) }) }, `lock ${head} ${query} ${key}`);
+}
+
+function forbid(key: number): void {
+  const b = bench.value;
+  const { head, query } = b.chosen;
+  const had = editOf(b.edits, head, query, key);
+  change({ edits: had?.kind === 'forbid' ? withoutEdit(b.edits, head, query, key) : withEdit(b.edits, { kind: 'forbid', head, query, key }) });
+}
+
+const resetEdit = (key: number) => { const { edits, chosen } = bench.value; change({ edits: withoutEdit(edits, chosen.head, chosen.query, key) }); };
+
+export function BenchScreen() {
+  const b = bench.value, r = result.value;
+  const [dialog, setDialog] = useState<{ kind: 'paste'; matrix: InputId } | { kind: 'code'; tab: string } | null>(null);
+  const [hint, setHint] = useState(true);
+
+  useEffect(() => {
+    const given = route.value.state;
+    const parsed = given === null ? null : parseBench(given);
+    if (given !== null && !parsed) say(t('bench.link.bad'), 'error');
+    load(parsed ?? bench.value);
+  }, [route.value]);
+  useEffect(() => { const timer = setTimeout(() => void writeState('bench', [], linkState(b)), 150); return () => clearTimeout(timer); }, [b]);
+  useEffect(() => { if (settled.value === b) preview.value = null; }, [settled.value, b]);
+  useEffect(() => {
+    const keys = (event: KeyboardEvent) => {
+      const target = event.target as HTMLElement;
+      if (event.ctrlKey || event.metaKey ? event.key.toLowerCase() !== 'z' : /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) return;
+      if (target.closest('dialog')) return;
+      const now = bench.value;
+      if (event.key === 'z' || (event.key.toLowerCase() === 'z' && (event.ctrlKey || event.metaKey) && !event.shiftKey)) undo();
+      else if (event.key === 'Z') redo();
+      else if (event.key === '[') choose({ head: (now.chosen.head + now.heads - 1) % now.heads });
+      else if (event.key === ']') choose({ head: (now.chosen.head + 1) % now.heads });
+      else return;
+      event.preventDefault();
+    };
+    addEventListener('keydown', keys);
+    return () => removeEventListener('keydown', keys);
+  }, []);
+
+  const fits = !!r && r.heads.length === b.heads;
+  const chosenHead = Math.min(b.chosen.head, b.heads - 1);
+  const head = fits ? r.heads[chosenHead] : null;
+  const queries = r ? queryNames(b, r.q.length) : [], keys = r ? keyNames(b, r.k.length) : [];
+  const query = r ? Math.min(b.chosen.query, r.q.length - 1) : 0;
+  const key = r ? Math.min(b.chosen.key, r.k.length - 1) : 0;
+  const lit = (matrix: MatrixId) => (row: number, column: number) => !!r && fits && feeds(b, r, hover.value, matrix, row, column);
+  const peek = (matrix: MatrixId) => (cell: Cell | null) => { hover.value = cell && { matrix, ...cell }; };
+
+  const setCell = (id: InputId) => (cell: Cell, value: number) => {
+    const m = (b[id] as number[][]).map((row, i) => i === cell.row ? row.map((old, c) => c === cell.column ? value : old) : row);
+    change({ [id]: m } as Partial<Bench>, `${id} ${cell.row} ${cell.column}`);
+  };
+  const setMatrix = (id: InputId, rows: number[][]) => change({ [id]: rows, edits: [] } as Partial<Bench>);
+  const nudgeCell = (id: InputId) => (event: KeyboardEvent, cell: Cell): boolean => {
+    if (!event.altKey || (event.key !== 'ArrowUp' && event.key !== 'ArrowDown')) return false;
+    const step = (event.shiftKey ? 1 : 0.1) * (event.key === 'ArrowUp' ? 1 : -1);
+    setCell(id)(cell, Number(((b[id] as number[][])[cell.row][cell.column] + step).toFixed(4)));
+    return true;
+  };
+  const menuOf = (id: InputId) => <Menu label={t('bench.matrix.menu', id.toUpperCase())} icon="more" items={[
+    { label: t('bench.paste'), onClick: () => setDialog({ kind: 'paste', matrix: id }) },
+    { label: t('bench.csv.copy'), onClick: () => void copy(toCsv(b[id] as number[][])) },
+    { label: t('bench.csv.save'), onClick: () => download(`${id}.csv`, toCsv(b[id] as number[][]), 'text/csv') },
+    null,
+    { label: t('bench.identity'), onClick: () => setMatrix(id, (b[id] as number[][]).map((row, i) => row.map((_, c) => i === c ? 1 : 0))) },
+    { label: t('bench.zero'), onClick: () => setMatrix(id, (b[id] as number[][]).map((row) => row.map(() => 0))) },
+    ...(id === 'wo' ? [{ label: t('bench.without'), onClick: () => change({ wo: null }) }] : []),
+  ]} />;
+  const input = (id: InputId, title: string, tone: GridProps['tone'], rowLabels?: string[], rowHue?: 'q' | 'k' | 'x') => <Grid id={id} title={<Tex tex={title} />} name={t('bench.name', id.toUpperCase())} rows={b[id] as number[][]} tone={tone} typed
+    rowLabels={rowLabels} rowHue={rowHue} onEdit={setCell(id)} onPaste={(rows) => setMatrix(id, rows)} onKey={nudgeCell(id)} onHover={peek(id)} lit={lit(id)} menu={menuOf(id)} />;
+  const output = (id: MatrixId, title: string, rows: (number | null)[][], tone: GridProps['tone'], rowLabels: string[], rowHue: 'q' | 'k', more: Partial<GridProps> = {}) => <Grid id={id} title={/^[a-z\u4e00-\u9fff]/.test(title) && !title.includes('^') ? title : <Tex tex={title} />} name={t(`matrix.${id}` as Key)} rows={rows} tone={tone}
+    rowLabels={rowLabels} rowHue={rowHue} onHover={peek(id)} lit={lit(id)} {...more} />;
+
+  const pointAt = (cell: Cell) => choose({ query: cell.row, key: cell.column });
+  const onScoreKey = (event: KeyboardEvent, cell: Cell): boolean => {
+    choose({ query: cell.row, key: cell.column });
+    if (event.key === 'x') forbid(cell.column);
+    else if (event.key === 'l') lock(cell.column, editOf(b.edits, chosenHead, cell.row, cell.column)?.kind === 'lock' ? null : head!.weights[cell.row][cell.column]);
+    else if (event.key === 'Delete' || event.key === 'Backspace') resetEdit(cell.column);
+    else return false;
+    return true;
+  };
+  const isEdited = (row: number, column: number) => !!editOf(b.edits, chosenHead, row, column);
+  const maskCell = (cell: Cell) => {
+    const now = head!.masked;
+    const allowed = b.mask.kind === 'dense' ? b.mask.allowed : now.map((row) => row.map((value) => value === null ? 0 : 1));
+    change({ mask: { ...b.mask, kind: 'dense', allowed: allowed.map((row, i) => i === cell.row ? row.map((old, c) => c === cell.column ? 1 - old : old) : row) } });
+  };
+
+  const shown = preview.value && preview.value.head === chosenHead && preview.value.query === query ? preview.value : null;
+  const states: KeyState[] = useMemo(() => keys.map((_, k) => {
+    const edit = editOf(b.edits, chosenHead, query, k);
+    return { edited: !!edit, locked: edit?.kind === 'lock', forbidden: edit?.kind === 'forbid' };
+  }), [b.edits, chosenHead, query, keys.length]);
+  const valueDim = fits ? r.v[0].length / b.heads : 0;
+  const place = hover.value;
+  const formula = r && fits && place ? safely(() => formulaOf(b, r, place)) : '';
+  const base = b.edits.length && baseResult.value && fits && baseResult.value.heads.length === b.heads && baseResult.value.q.length === r.q.length && baseResult.value.k.length === r.k.length ? baseResult.value.heads[chosenHead] : null;
+
+  return <div class="bench">
+    <h1 class="sr">{t('nav.bench')}</h1>
+    <Toolbar onCode={() => setDialog({ kind: 'code', tab: 'numpy' })} />
+    {failure.value && <div class="banner error" role="alert"><strong>{t('bench.cannot')}</strong> {failure.value} <Button label={t('undo')} small onClick={undo} /> <Button label={t('bench.again')} small onClick={askAgain} /></div>}
+    <div class={`bench-body ${failure.value ? 'stale' : ''}`}>
+      <Step n={1} title={t('bench.inputs')} tex={b.source === 'direct' ? 'Q,\\ K,\\ V' : b.source === 'cross' ? 'Q = XW_Q\\quad K = MW_K\\quad V = MW_V' : 'Q = XW_Q\\quad K = XW_K\\quad V = XW_V'} class="inputs">
+        {b.source === 'direct' ? <div class="flow">
+          {input('q', 'Q', 'q', queryNames(b, b.q.length), 'q')}{input('k', 'K', 'k', keyNames(b, b.k.length), 'k')}{input('v', 'V', 'v', keyNames(b, b.v.length), 'k')}
+        </div> : <>
+          <div class="flow">{input('x', 'X', 'x', queryNames(b, b.x.length), 'x')}{b.source === 'cross' && input('memory', 'M', 'x', keyNames(b, b.memory.length), 'x')}</div>
+          <div class="roles">
+            <div class="flow">{input('wq', 'W_Q', 'q')}<Arrow />{r && output('q', 'Q', r.q, 'q', queries, 'q')}{r?.rotated_q && <><Arrow />{output('rq', 'R\\,Q', r.rotated_q, 'q', queries, 'q')}</>}</div>
+            <div class="flow">{input('wk', 'W_K', 'k')}<Arrow />{r && output('k', 'K', r.k, 'k', keys, 'k')}{r?.rotated_k && <><Arrow />{output('rk', 'R\\,K', r.rotated_k, 'k', keys, 'k')}</>}</div>
+            <div class="flow">{input('wv', 'W_V', 'v')}<Arrow />{r && output('v', 'V', r.v, 'v', keys, 'k')}</div>
+          </div>
+        </>}
+      </Step>
+      <div class="bench-right">
+        {r && head ? <>
+          <Step n={2} title={t('bench.scores')} tex="S = \tfrac{1}{\sqrt{d}}\,QK^{\top} \to \text{mask} \to \operatorname{softmax}" side={b.heads > 1 ? <Segmented label={t('head')} value={String(chosenHead)} options={Array.from({ length: b.heads }, (_, h) => ({ value: String(h), label: `${h + 1}` }))} onChange={(value) => choose({ head: Number(value) })} /> : null}>
+            <div class="flow">
+              {output('products', 'QK^{\\top}', head.products, 's', queries, 'q', { columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt })}
+              <Arrow />
+              {output('scaled', t('bench.scaled'), head.scaled, 's', queries, 'q', { by: `× ${show(r.scale, 4)}`, columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt })}
+              <Arrow />
+              {output('scores', t('bench.masked'), head.scores, 's', queries, 'q', { columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt, edited: isEdited, onKey: onScoreKey,
+                onEdit: (cell, value) => { choose({ query: cell.row, key: cell.column }); change({ edits: withEdit(bench.value.edits, { kind: 'set', head: chosenHead, query: cell.row, key: cell.column, value }) }); },
+                menu: <Menu label={t('bench.matrix.menu', t('score'))} icon="more" items={[{ label: t('bench.mask.toggle', nameOf(queries, query), nameOf(keys, key)), onClick: () => maskCell({ row: query, column: key }) }, { label: t('bench.edits.clear'), disabled: !b.edits.length, onClick: () => change({ edits: [] }) }]} /> })}
+              <Arrow />
+              {output('weights', t('bench.weights'), head.weights, 'w', queries, 'q', { by: 'softmax', columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt, edited: isEdited, onKey: onScoreKey, size: 1 })}
+            </div>
+          </Step>
+          <Step n={3} title={t('bench.row')} tex="o_i = \sum_j w_{ij}\,v_j">
+            <RowPanel query={queries[query]} keys={keys} scaled={head.masked[query]} scores={shown?.scores ?? head.scores[query]} weights={shown?.weights ?? head.weights[query]}
+              values={r.v.map((row) => row.slice(chosenHead * valueDim, (chosenHead + 1) * valueDim))} output={shown?.output ?? head.output[query]} base={base ? { weights: base.weights[query], output: base.output[query] } : null}
+              states={states} chosen={key} live={shown ? 'preview' : settled.value === b || settled.value?.edits === b.edits ? 'engine' : 'asking'} took={r.took} entropy={shown ? null : head.entropy[query]}
+              hint={hint && !b.edits.length ? t('bench.hint') : undefined}
+              onChoose={(k) => choose({ key: k })} onDrag={(k, score, done) => { setHint(false); drag(k, score, done); }}
+              onSet={(k, score) => { setHint(false); change({ edits: withEdit(b.edits, { kind: 'set', head: chosenHead, query, key: k, value: score }), chosen: { head: chosenHead, query, key: k } }, `key ${chosenHead} ${query} ${k}`); }}
+              onLock={lock} onForbid={forbid} onReset={resetEdit}
+              onPeek={(at) => { hover.value = at && (at.stage === 'value' ? { matrix: 'v', row: at.key, column: chosenHead * valueDim } : { matrix: at.stage === 'weight' ? 'weights' : 'scores', row: query, column: at.key }); }} />
+          </Step>
+          <Step n={4} title={t('bench.output')} tex={b.wo ? 'O = \\operatorname{concat}(o^1, o^2, \\dots)\\,W_O' : 'O = WV'} side={!b.wo && b.source !== 'direct' ? <Button label={t('bench.add.wo')} icon="plus" text small onClick={() => change({ wo: r.concatenated[0].map((_, i) => r.concatenated[0].map((__, c) => i === c ? 1 : 0)) })} /> : null}>
+            <div class="flow">
+              {output('output', b.heads > 1 ? `o^{${chosenHead + 1}}` : 'O', head.output, 'v', queries, 'q', { currentRow: query })}
+              {b.heads > 1 && <><Arrow />{output('concatenated', 'O', r.concatenated, 'v', queries, 'q', { by: 'concat', currentRow: query })}</>}
+              {b.wo && <><span class="times">×</span>{input('wo', 'W_O', 'x')}<Arrow />{r.projected && output('projected', 'O W_O', r.projected, 'x', queries, 'q', { currentRow: query })}</>}
+            </div>
+          </Step>
+        </> : !failure.value && <div class="skeleton" role="status">{t('engine.asking')}…</div>}
+      </div>
+    </div>
+    <div class="formula-line" role="status" aria-live="polite">{formula || <span class="faint">{t('bench.point')}</span>}</div>
+    <Dialog title={dialog?.kind === 'paste' ? t('bench.paste.title', dialog.matrix.toUpperCase()) : t('bench.code')} open={!!dialog} onClose={() => setDialog(null)} wide>
+      {dialog?.kind === 'paste' && <PasteBox matrix={dialog.matrix} onDone={(rows) => { setDialog(null); setMatrix(dialog.matrix, rows); }} />}
+      {dialog?.kind === 'code' && r && <CodeBox tab={dialog.tab} onTab={(tab) => setDialog({ kind: 'code', tab })} />}
+    </Dialog>
+  </div>;
+}
+
+function safely(make: () => string): string {
+  // A matrix may have changed its shape since the engine's last answer; then there is nothing to say yet.
+  try { return make(); } catch { return ''; }
+}
+
+const Arrow = () => <span class="arrow" aria-hidden="true"><Icon name="right" /></span>;
+
+function Step({ n, title, tex, children, side, class: name = '' }: { n: number; title: string; tex: string; children: ComponentChildren; side?: ComponentChildren; class?: string }) {
+  return <section class={`step ${name}`}><header><span class="step-n" aria-hidden="true">{n}</span><h2>{title}</h2><Tex tex={tex} />{side && <div class="step-side">{side}</div>}</header>{children}</section>;
+}
+
+function Toolbar({ onCode }: { onCode: () => void }) {
+  const b = bench.value, r = result.value;
+  const [seed, setSeed] = useState(1);
+  const s = shapeOf(b);
+  const toShape = (next: Partial<Shape>) => { reshape(bench.value, { ...s, ...next }).then((changed) => change(changed)).catch((error) => say(explain(error), 'error')); };
+  const source = (value: Bench['source']) => {
+    if (value === b.source) return;
+    const chosen = { ...b.chosen, key: 0, query: Math.min(b.chosen.query, b.x.length - 1) };
+    if (value === 'direct') { if (r) change({ source: value, q: r.q, k: r.k, v: r.v, names: queryNames(b, r.q.length), memoryNames: keyNames(b, r.k.length), edits: [], chosen, wo: null }); }
+    else change({ source: value, edits: [], chosen, mask: b.mask.kind === 'dense' || (value === 'cross' && b.mask.kind !== 'none') ? emptyMask : b.mask });
+  };
+  const mask = (kind: MaskKind) => {
+    const rows = r?.q.length ?? 1, columns = r?.k.length ?? 1;
+    const head = r?.heads[0];
+    change({ mask: { ...b.mask, kind, allowed: kind === 'dense' ? head?.masked.map((row) => row.map((value) => value === null ? 0 : 1)) ?? Array.from({ length: rows }, () => new Array<number>(columns).fill(1)) : [] } });
+  };
+  const openFile = () => {
+    const picker = document.createElement('input');
+    picker.type = 'file';
+    picker.accept = '.json,application/json';
+    picker.onchange = async () => {
+      const file = picker.files?.[0];
+      if (!file) return;
+      if (file.size > 8_000_000) { say(t('bench.file.large'), 'error'); return; }
+      try {
+        const data = JSON.parse(await file.text());
+        const parsed = data?.attend === 'workbench' ? parseBench(data.state) : null;
+        if (!parsed) throw new Error();
+        change(parsed);
+      } catch { say(t('bench.file.bad', file.name), 'error'); }
+    };
+    picker.click();
+  };
+  return <div class="toolbar" role="toolbar" aria-label={t('bench.toolbar')}>
+    <Select id="example" label={t('bench.example')} hideLabel value="" options={[{ value: '', label: t('bench.example') }, ...examples.map((e) => ({ value: e.id, label: t(e.title) }))]} onChange={(id) => { const found = examples.find((e) => e.id === id); if (found) void found.make().then((next) => change(next)).catch((error) => say(explain(error), 'error')); }} />
+    <Segmented label={t('bench.source')} value={b.source} onChange={source} options={[{ value: 'self', label: t('bench.self') }, { value: 'cross', label: t('bench.cross') }, { value: 'direct', label: 'Q K V', title: t('bench.direct') }]} />
+    <Stepper id="tokens" label={t('bench.tokens')} value={s.tokens} min={1} max={128} onChange={(tokens) => toShape({ tokens })} />
+    {b.source !== 'self' && <Stepper label={t('bench.memory')} value={s.memory} min={1} max={256} onChange={(memory) => toShape({ memory })} />}
+    {b.source !== 'direct' && <Stepper label={t('bench.width')} value={s.width} min={1} max={64} onChange={(width) => toShape({ width })} />}
+    <Stepper id="heads" label={t('bench.heads')} value={s.heads} min={1} max={16} onChange={(heads) => toShape({ heads })} />
+    <Stepper label={t('bench.head.size')} value={s.headDim} min={1} max={64} onChange={(headDim) => toShape({ headDim })} />
+    <Select id="mask" label={t('bench.mask')} value={b.mask.kind} options={(['none', 'causal', 'window', 'prefix', 'dense'] as MaskKind[]).map((kind) => ({ value: kind, label: t(`mask.${kind}` as Key) }))} onChange={(kind) => mask(kind as MaskKind)} />
+    {b.mask.kind === 'window' && <Stepper label={t('mask.before')} value={b.mask.before} min={0} max={256} onChange={(before) => change({ mask: { ...b.mask, before } })} />}
+    {b.mask.kind === 'prefix' && <Stepper label={t('mask.length')} value={b.mask.length} min={0} max={256} onChange={(length) => change({ mask: { ...b.mask, length } })} />}
+    <NumberField id="scale" label={t('bench.scale')} value={b.scale} empty={r ? `1/√d = ${show(r.scale, 4)}` : '1/√d'} onChange={(scale) => change({ scale }, 'scale')} onEmpty={() => change({ scale: null })} />
+    <label class="check"><input type="checkbox" checked={b.rotary} onChange={(event) => change({ rotary: event.currentTarget.checked })} />RoPE</label>
+    <span class="seed"><NumberField label={t('bench.seed')} value={seed} step={1} onChange={(value) => setSeed(Math.max(0, Math.round(value)))} /><Button icon="dice" label={t('bench.random')} onClick={() => { randomise(bench.value, seed).then((next) => change(next)).catch((error) => say(explain(error), 'error')); setSeed(seed + 1); }} /></span>
+    <span class="spring" />
+    <Button icon="undo" id="undo" label={t('undo')} keys="z" disabled={!past.value.length} onClick={undo} />
+    <Button icon="redo" id="redo" label={t('redo')} keys="Shift+z" disabled={!future.value.length} onClick={redo} />
+    <Button icon="link" label={t('bench.link')} onClick={() => void copy(location.href)} />
+    <Menu icon="save" id="export" label={t('bench.export')} items={[
+      { label: t('bench.code'), note: 'C++ · Python · NumPy', onClick: onCode },
+      null,
+      { label: 'JSON', note: t('bench.json.note'), onClick: () => download('attend-workbench.json', JSON.stringify({ attend: 'workbench', version: 1, state: bench.value, request: requestOf(bench.value), result: result.value }, null, 1), 'application/json') },
+      { label: 'CSV', note: t('bench.csv.note'), disabled: !r, onClick: () => download('attend-workbench.csv', allCsv(bench.value, result.value!), 'text/csv') },
+      { label: 'SVG', note: t('bench.svg.note'), disabled: !r, onClick: () => download('attend-workbench.svg', svgOf(bench.value, result.value!), 'image/svg+xml') },
+      { label: 'PNG', note: t('bench.png.note'), disabled: !r, onClick: () => void pngOf(svgOf(bench.value, result.value!)).then((blob) => download('attend-workbench.png', blob)).catch((error) => say(explain(error), 'error')) },
+      null,
+      { label: t('bench.open'), onClick: openFile },
+    ]} />
+  </div>;
+}
+
+function PasteBox({ matrix, onDone }: { matrix: InputId; onDone: (rows: number[][]) => void }) {
+  const [text, setText] = useState(() => (bench.value[matrix] as number[][]).map((row) => row.join(', ')).join('\n'));
+  const { rows, problem } = parseTable(text);
+  return <form onSubmit={(event) => { event.preventDefault(); if (!problem && rows.length) onDone(rows); }}>
+    <p>{t('bench.paste.note')}</p>
+    <textarea rows={10} value={text} spellcheck={false} aria-label={t('bench.paste.title', matrix.toUpperCase())} onInput={(event) => setText(event.currentTarget.value)} />
+    <p class={problem ? 'bad' : 'faint'} role="status">{problem ? t('paste.bad', problem.row, problem.column, problem.cell) : `${rows.length} × ${rows[0]?.length ?? 0}`}</p>
+    <Button primary label={t('apply')} disabled={!!problem || !rows.length} onClick={() => onDone(rows)} />
+  </form>;
+}
+
+function CodeBox({ tab, onTab }: { tab: string; onTab: (tab: string) => void }) {
+  const code = tab === 'cpp' ? cppLines(bench.value, result.value!) : tab === 'python' ? pythonLines(bench.value, location.href.replace(/#.*$/, '').replace(/index\.html$/, '')) : numpyLines(bench.value);
+  return <div class="code-box">
+    <div class="code-head"><Segmented label={t('bench.code')} value={tab} onChange={onTab} options={[{ value: 'numpy', label: 'NumPy' }, { value: 'python', label: 'Python' }, { value: 'cpp', label: 'C++' }]} /><Button label={t('copy')} onClick={() => void copy(code)} /></div>
+    <pre tabIndex={0}><code>{code}</code></pre>
+  </div>;
+}

@@ -1,0 +1,190 @@
+// The workbench: matrices of one's own. One immutable state; every change is a step that can be taken back.
+import { signal } from '@preact/signals';
+import type { AttentionRequest, AttentionResult, MaskRule, Matrix, ScoreEdit } from '../engine';
+import { Lane } from '../engine';
+import { engine, explain } from '../shared';
+
+export type MaskKind = 'none' | 'causal' | 'window' | 'prefix' | 'dense';
+
+export interface Bench {
+  source: 'self' | 'cross' | 'direct'; // direct: Q, K and V given as they are
+  x: Matrix;
+  memory: Matrix;
+  wq: Matrix;
+  wk: Matrix;
+  wv: Matrix;
+  wo: Matrix | null;
+  q: Matrix;
+  k: Matrix;
+  v: Matrix;
+  heads: number;
+  scale: number | null;
+  mask: { kind: MaskKind; before: number; length: number; allowed: number[][] };
+  rotary: boolean;
+  edits: ScoreEdit[];
+  names: string[];
+  memoryNames: string[];
+  chosen: { head: number; query: number; key: number };
+}
+
+export const emptyMask = { kind: 'none' as MaskKind, before: 1, length: 1, allowed: [] as number[][] };
+
+export const abc: Bench = {
+  source: 'self',
+  x: [[1, 0], [0, 1], [1, 1]], memory: [[1, 0], [0, 1], [1, 1]],
+  wq: [[1, 0], [0, 1]], wk: [[1, 1], [0, 1]], wv: [[1, 0], [1, 2]], wo: null,
+  q: [], k: [], v: [],
+  heads: 1, scale: null, mask: emptyMask, rotary: false, edits: [],
+  names: ['A', 'B', 'C'], memoryNames: ['M1', 'M2', 'M3'],
+  chosen: { head: 0, query: 2, key: 0 },
+};
+
+const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ';
+export const nameOf = (names: string[], i: number, cross = false) => names[i] ?? (cross ? `M${i + 1}` : i < 26 ? letters[i] : `T${i + 1}`);
+export const queryNames = (b: Bench, rows: number) => Array.from({ length: rows }, (_, i) => nameOf(b.names, i));
+export const keyNames = (b: Bench, rows: number) => Array.from({ length: rows }, (_, i) => b.source === 'self' ? nameOf(b.names, i) : nameOf(b.memoryNames, i, true));
+
+export function requestOf(b: Bench): AttentionRequest {
+  const mask: MaskRule[] = [];
+  if (b.mask.kind === 'causal') mask.push({ rule: 'causal' });
+  if (b.mask.kind === 'window') mask.push({ rule: 'window', before: b.mask.before, after: 0 });
+  if (b.mask.kind === 'prefix') mask.push({ rule: 'prefix', length: b.mask.length });
+  if (b.mask.kind === 'dense') mask.push({ rule: 'dense', allowed: b.mask.allowed });
+  const common = {
+    output_weight: b.wo, heads: b.heads, key_heads: b.heads, scale: b.scale, mask, edits: b.edits,
+    positions: b.rotary ? { kind: 'rotary' as const, base: 10000, pairing: 'halves' as const } : { kind: 'none' as const },
+  };
+  return b.source === 'direct'
+    ? { query: b.q, key: b.k, value: b.v, ...common }
+    : { x: b.x, memory: b.source === 'cross' ? b.memory : null, query_weight: b.wq, key_weight: b.wk, value_weight: b.wv, ...common };
+}
+
+// ---- Store -------------------------------------------------------------------------------------------------------
+
+export const bench = signal<Bench>(abc);
+export const result = signal<AttentionResult | null>(null);
+export const baseResult = signal<AttentionResult | null>(null); // without edits
+export const failure = signal<string | null>(null);
+export const settled = signal<Bench | null>(null);               // the state that `result` belongs to
+export const past = signal<Bench[]>([]);
+export const future = signal<Bench[]>([]);
+
+const lane = new Lane((b: Bench) => engine.attention(requestOf(b)));
+const baseLane = new Lane((b: Bench) => engine.attention({ ...requestOf(b), edits: [] }));
+let baseFor = '';
+
+async function ask(b: Bench): Promise<void> {
+  try {
+    const reply = await lane.ask(b);
+    if (reply) {
+      result.value = reply;
+      settled.value = b;
+      failure.value = null;
+    }
+    if (b.edits.length) {
+      const { chosen: _, edits: __, ...rest } = b;
+      const fingerprint = JSON.stringify(rest);
+      if (fingerprint !== baseFor) {
+        baseFor = fingerprint;
+        const base = await baseLane.ask(b);
+        if (base) baseResult.value = base;
+      }
+    }
+  } catch (error) {
+    failure.value = explain(error);
+  }
+}
+
+export function askAgain(): void { baseFor = ''; void ask(bench.value); }
+
+let merging: string | null = null;
+let mergedAt = 0;
+// `merge`: changes with the same word, close together, are one step for undo (a drag, a run of arrow keys).
+export function change(next: Partial<Bench>, merge: string | null = null): void {
+  const before = bench.value;
+  const after = { ...before, ...next };
+  const now = performance.now();
+  if (!(merge !== null && merge === merging && now - mergedAt < 1500)) {
+    past.value = [...past.value.slice(-199), before];
+  }
+  merging = merge;
+  mergedAt = now;
+  future.value = [];
+  bench.value = after;
+  void ask(after);
+}
+
+// Where one looks is no step for undo.
+export function choose(chosen: Partial<Bench['chosen']>): void {
+  bench.value = { ...bench.value, chosen: { ...bench.value.chosen, ...chosen } };
+  if (settled.value && settled.value.edits === bench.value.edits) settled.value = { ...settled.value, chosen: bench.value.chosen };
+}
+
+export function undo(): void {
+  const before = past.value.at(-1);
+  if (!before) return;
+  future.value = [bench.value, ...future.value];
+  past.value = past.value.slice(0, -1);
+  merging = null;
+  bench.value = before;
+  void ask(before);
+}
+
+export function redo(): void {
+  const after = future.value[0];
+  if (!after) return;
+  past.value = [...past.value, bench.value];
+  future.value = future.value.slice(1);
+  merging = null;
+  bench.value = after;
+  void ask(after);
+}
+
+export function load(b: Bench): void {
+  past.value = [];
+  future.value = [];
+  bench.value = b;
+  void ask(b);
+}
+
+// ---- Edits -------------------------------------------------------------------------------------------------------
+
+export function withEdit(edits: ScoreEdit[], edit: ScoreEdit): ScoreEdit[] {
+  return [...edits.filter((other) => !(other.head === edit.head && other.query === edit.query && other.key === edit.key)), edit];
+}
+export function withoutEdit(edits: ScoreEdit[], head: number, query: number, key: number): ScoreEdit[] {
+  return edits.filter((other) => !(other.head === head && other.query === query && other.key === key));
+}
+export const editOf = (edits: ScoreEdit[], head: number, query: number, key: number) => edits.find((other) => other.head === head && other.query === query && other.key === key);
+export const rowEdits = (edits: ScoreEdit[], head: number, query: number) => edits.filter((other) => (other.head === head || other.head < 0) && (other.query === query || other.query < 0));
+
+// What a lock may hold at most, beside the other locks of its row.
+export function roomForLock(edits: ScoreEdit[], head: number, query: number, key: number): number {
+  return 1 - rowEdits(edits, head, query).filter((other) => other.kind === 'lock' && other.key !== key).reduce((sum, other) => sum + (other.value ?? 0), 0);
+}
+
+// ---- Checking what comes from outside: links and files -------------------------------------------------------------
+
+const isMatrix = (m: unknown, empty = false): m is Matrix => Array.isArray(m) && (empty || m.length > 0) && m.length <= 512 && m.every((row) => Array.isArray(row) && row.length === m[0].length && row.length <= 4096 && row.every((value) => typeof value === 'number' && Number.isFinite(value)));
+const isCount = (value: unknown, low: number, high: number) => typeof value === 'number' && Number.isInteger(value) && value >= low && value <= high;
+
+export function parseBench(data: unknown): Bench | null {
+  if (typeof data !== 'object' || data === null) return null;
+  const b = { ...abc, ...data as Partial<Bench> };
+  if (!['self', 'cross', 'direct'].includes(b.source)) return null;
+  if (![b.x, b.memory, b.wq, b.wk, b.wv].every((m) => isMatrix(m)) || ![b.q, b.k, b.v].every((m) => isMatrix(m, b.source !== 'direct'))) return null;
+  if (b.wo !== null && !isMatrix(b.wo)) return null;
+  if (!isCount(b.heads, 1, 64) || !(b.scale === null || Number.isFinite(b.scale))) return null;
+  if (!b.mask || !['none', 'causal', 'window', 'prefix', 'dense'].includes(b.mask.kind) || !isMatrix(b.mask.allowed, true)) return null;
+  if (!Array.isArray(b.edits) || b.edits.length > 5000 || !b.edits.every((e) => e && ['set', 'add', 'scale', 'forbid', 'lock'].includes(e.kind) && isCount(e.head, -1, 63) && isCount(e.query, -1, 511) && isCount(e.key, -1, 511) && (e.value === undefined || Number.isFinite(e.value)))) return null;
+  if (![b.names, b.memoryNames].every((names) => Array.isArray(names) && names.every((name) => typeof name === 'string'))) return null;
+  if (!b.chosen || !isCount(b.chosen.head, 0, 63) || !isCount(b.chosen.query, 0, 511) || !isCount(b.chosen.key, 0, 511)) return null;
+  return b;
+}
+
+// Only what differs from the first example goes into the link.
+export function linkState(b: Bench): Partial<Bench> {
+  const out: Record<string, unknown> = {};
+  for (const key of Object.keys(b) as (keyof Bench)[]) if (JSON.stringify(b[key]) !== JSON.stringify(abc[key])) out[key] = b[key];
+  return out as Partial<Bench>;
+}

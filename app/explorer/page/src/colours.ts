@@ -1,0 +1,38 @@
+// Colours by meaning, for canvas and for exported pictures; app.css has the same ones as custom properties.
+import { interpolateRgb } from './interpolate';
+
+export type Tone = 'q' | 'k' | 'v' | 'w' | 's' | 'x';
+
+interface Palette {
+  surface: string;
+  ink: string;
+  faint: string;
+  line: string;
+  hues: Record<Tone | 'e', string>;
+  weights: string[]; // single-hue ramp, even steps of luminance
+}
+
+export const light: Palette = {
+  surface: '#ffffff', ink: '#1b1c22', faint: '#61646f', line: '#e2e2e8',
+  hues: { q: '#0064b0', k: '#b04e00', v: '#007355', w: '#5a34b4', s: '#585c86', x: '#4d505c', e: '#bb1272' },
+  weights: ['#f7f4fd', '#d9ccf4', '#b79fe6', '#9170d2', '#6a45b8', '#3f1f86'],
+};
+export const night: Palette = {
+  surface: '#1a1b22', ink: '#eeeef3', faint: '#a6a9b6', line: '#33353f',
+  hues: { q: '#70b8ff', k: '#ffac5f', v: '#4fd3a6', w: '#b99cff', s: '#a9aedd', x: '#b4b7c4', e: '#ff74b9' },
+  weights: ['#201f2b', '#3a3159', '#5a478f', '#8068c4', '#ab92ee', '#e3d6ff'],
+};
+export const paletteOf = (isDark: boolean) => isDark ? night : light;
+
+export function weightColour(palette: Palette, share: number): string {
+  const at = Math.max(0, Math.min(1, share)) * (palette.weights.length - 1);
+  const low = Math.min(palette.weights.length - 2, Math.floor(at));
+  return interpolateRgb(palette.weights[low], palette.weights[low + 1], at - low);
+}
+
+// Positive: the tone; negative: grey. `size` is the magnitude that is drawn strongest.
+export function cellColour(palette: Palette, tone: Tone, value: number, size: number): string {
+  if (tone === 'w') return weightColour(palette, size > 0 ? value / size : 0);
+  const share = size > 0 ? Math.min(1, Math.abs(value) / size) : 0;
+  return interpolateRgb(palette.surface, value < 0 ? palette.faint : palette.hues[tone], share * 0.85);
+}

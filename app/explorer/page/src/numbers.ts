@@ -1,0 +1,63 @@
+// How numbers are written: three decimals in place, full precision on hover, scientific where needed.
+
+export function show(value: number | null | undefined, digits = 3): string {
+  if (value === null || value === -Infinity) return '−∞';
+  if (value === undefined || Number.isNaN(value)) return '–';
+  if (value === 0) return '0';
+  const size = Math.abs(value);
+  if (size >= 1e5 || size < 0.5 * 10 ** -digits) return value.toExponential(1).replace('-', '−').replace('e+', 'e');
+  const text = value.toFixed(digits);
+  return (Number.isInteger(value) ? String(value) : text).replace('-', '−');
+}
+
+// As float32 stores it: the shortest decimal that reads back to the same bits, and the bits.
+const words = new DataView(new ArrayBuffer(4));
+export function exact(value: number | null): string {
+  if (value === null) return '−∞';
+  const single = Math.fround(value);
+  let text = String(single);
+  for (let digits = 1; digits <= 9; ++digits) {
+    const candidate = single.toPrecision(digits);
+    if (Math.fround(Number(candidate)) === single) { text = String(Number(candidate)); break; }
+  }
+  words.setFloat32(0, single);
+  return `${text}  0x${words.getUint32(0).toString(16).padStart(8, '0')}`;
+}
+
+export function bytes(count: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  let unit = 0;
+  while (count >= 1024 && unit < units.length - 1) { count /= 1024; ++unit; }
+  return `${Number.isInteger(count) ? count : count.toFixed(count < 10 ? 2 : 1)} ${units[unit]}`;
+}
+
+export function count(value: number): string {
+  return String(value).replace(/\B(?=(\d{3})+(?!\d))/g, ' ');
+}
+
+export const shape = (m: unknown[][] | null | undefined) => m ? `${m.length} × ${m[0]?.length ?? 0}` : '';
+
+// A row of a table as people type or paste it: commas, semicolons, tabs or spaces; brackets are ignored.
+export function parseTable(text: string): { rows: number[][]; problem: { row: number; column: number; cell: string } | null } {
+  const rows: number[][] = [];
+  const lines = text.replace(/\]\s*,?\s*\[/g, '\n').replace(/[[\]]/g, '').split(/\r?\n/);
+  for (const line of lines) {
+    if (!line.trim()) continue;
+    const separator = /[,;\t，；]/.test(line) ? /[,;\t，；]/ : /\s+/;
+    const cells = line.trim().replace(/[,;，；]\s*$/, '').split(separator);
+    const row: number[] = [];
+    for (const cell of cells) {
+      const trimmed = cell.trim().replace('−', '-');
+      const value = Number(trimmed);
+      if (trimmed === '' || !Number.isFinite(value)) return { rows, problem: { row: rows.length + 1, column: row.length + 1, cell: trimmed } };
+      row.push(value);
+    }
+    rows.push(row);
+  }
+  const width = rows[0]?.length ?? 0;
+  const bad = rows.findIndex((row) => row.length !== width);
+  if (bad >= 0) return { rows, problem: { row: bad + 1, column: rows[bad].length, cell: '' } };
+  return { rows, problem: null };
+}
+
+export const toCsv = (m: (number | null)[][]) => m.map((row) => row.map((value) => value === null ? '-inf' : String(value)).join(',')).join('\n') + '\n';

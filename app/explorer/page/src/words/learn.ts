@@ -1,0 +1,4 @@
+import type { Words } from '../words';
+
+export const learn = {
+} as const satisfies Words;

@@ -1,0 +1,4 @@
+import type { Words } from '../words';
+
+export const room = {
+} as const satisfies Words;
