@@ -1,0 +1,174 @@
+// Pictures and files of what attention did: SVG with live text, PNG, CSV, JSON, NPY and one page that stands alone.
+// Plain data in, text or bytes out: nothing here knows a model or opens a file. doc/FORMATS.md describes the files.
+// Tokens are foreign text: they are escaped everywhere, and characters that a format cannot hold are shown as \x07.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace attend {
+
+// ---- What is shown
+// ---------------------------------------------------------------------------------------------------
+
+struct ShownToken {
+  std::string text;           // as people read it; empty: shown as a blank
+  bool special = false;       // </s>, a tag: set apart in colour
+  bool blank_before = false;  // a blank stands before it in running text
+
+  bool operator==(const ShownToken&) const = default;
+};
+
+struct ShownText {
+  std::string name;  // "source", "target", "text"
+  std::vector<ShownToken> tokens;
+
+  bool operator==(const ShownText&) const = default;
+};
+
+enum class MeasureKind {
+  share,      // 0 to 1, rows sum to 1: attention weights
+  magnitude,  // 0 and more: weight x norm
+  effect,     // of both signs: what cutting an edge takes from the target; shown with two hues around 0
+};
+const char* name_of(MeasureKind kind);  // "share", "magnitude", "effect"
+
+// One number for every (layer, head, query, key). NaN: not measured (exact effects of a chosen set, say).
+struct Measure {
+  std::string name;  // "weight", "weight x norm", "first-order effect", "exact effect"
+  std::string unit;  // "", "logit", "nats"
+  MeasureKind kind = MeasureKind::share;
+  std::vector<float> values;  // [layers, heads, queries, keys]
+};
+
+// One number for every row: entropy, mass on the first token, mean distance.
+struct RowStatistic {
+  std::string name, unit;
+  std::vector<float> values;  // [layers, heads, queries]
+};
+
+// One number for every head.
+struct HeadMetric {
+  std::string name, unit;
+  std::vector<float> values;  // [layers, heads]
+};
+
+// The number that stands for the mean over heads or layers, in ShownAttention::heads and layers.
+inline constexpr int mean_of_all = -1;
+
+// One attention part of a model, of the layers and heads that were asked for.
+struct ShownAttention {
+  std::string name;            // "encoder", "decoder", "cross"
+  std::size_t query_text = 0;  // which of Inspection::texts asks, and which is asked
+  std::size_t key_text = 0;
+  std::vector<int> layers, heads;    // as the model numbers them, from 0, or mean_of_all
+  std::vector<std::uint8_t> masked;  // [queries, keys], 1 where no head may look; empty: nowhere
+  std::vector<Measure> measures;
+  std::vector<RowStatistic> statistics;
+  std::vector<HeadMetric> metrics;
+};
+
+// A token of the vocabulary before and after edits.
+struct Outcome {
+  ShownToken token;
+  double base = 0, edited = 0;
+};
+
+struct Inspection {
+  std::string model;               // name for the caption
+  std::string fingerprint;         // of the model
+  std::string target;              // what effects are measured on: "robots rather than machine"
+  std::vector<std::string> edits;  // those in force, by name
+  std::string note;                // anything the caption should add: how words were merged, the corpus
+  std::vector<ShownText> texts;
+  std::vector<ShownAttention> attentions;
+  std::vector<Outcome> outcomes;  // base against edited, in the order to show; empty without edits
+  std::string outcome_unit = "logit";
+};
+
+// Throws Error(shape) naming the first part whose numbers do not fit its texts, layers and heads; Error(argument) for a
+// text that does not exist and for names used twice. Everything below calls it.
+void check(const Inspection& inspection);
+
+// ---- Pictures
+// --------------------------------------------------------------------------------------------------------
+
+enum class Theme { light, dark };
+enum class PictureLanguage { english, chinese };
+
+struct PictureOptions {
+  Theme theme = Theme::light;
+  PictureLanguage language = PictureLanguage::english;
+  std::string title;         // empty: made from what is shown
+  bool caption = true;       // model, fingerprint, target, edits, note under the picture
+  bool logarithmic = false;  // shares on three decades instead of from 0: for long texts, where all weights are small
+};
+
+// One matrix: an attention by name, a layer and a head as numbered in it.
+struct Place {
+  std::string attention;
+  int layer = 0, head = 0;
+};
+
+// Each returns a whole SVG file. Sizes are whole pixels, text is live <text>, every token shown is in it, cut ones in
+// full in their tooltip. Error(argument) for a name, layer, head or query that is not there, with what is.
+
+// Queries down, keys across. Up to 12 x 12 with the numbers in the cells; above 128 tokens the cells become an embedded
+// image and labels are thinned out; above 1,024 neighbouring cells share a pixel, which shows the largest of them (by
+// absolute value), and the caption says so. Row statistics stand to the right.
+std::string heat_map_svg(const Inspection& inspection, const Place& place, const std::string& measure,
+                         const PictureOptions& options = {});
+// The same matrix under several measures ("looks at" beside "matters"), with the rank agreement of each with the first.
+std::string measures_svg(const Inspection& inspection, const Place& place, const std::vector<std::string>& measures,
+                         const PictureOptions& options = {});
+// Keys above (or left, if they do not fit beside each other), queries below; one line an edge, opacity is the value.
+// Up to 8 heads of a layer, a hue each. `query` >= 0 brings out the lines of one query.
+std::string lines_svg(const Inspection& inspection, const std::string& attention, int layer,
+                      const std::vector<int>& heads, const std::string& measure, std::int64_t query = -1,
+                      const PictureOptions& options = {});
+// Running text, each key coloured by what one query gives it.
+std::string text_svg(const Inspection& inspection, const Place& place, const std::string& measure, std::int64_t query,
+                     const PictureOptions& options = {});
+// All layers (down) and heads (across) of an attention as small matrices on one scale, a metric below each ("" for
+// none).
+std::string wall_svg(const Inspection& inspection, const std::string& attention, const std::string& measure,
+                     const std::string& metric, const PictureOptions& options = {});
+// One bar a head, one panel a metric.
+std::string head_bars_svg(const Inspection& inspection, const std::string& attention,
+                          const std::vector<std::string>& metrics, const PictureOptions& options = {});
+// A row statistic along the queries, one line a head (up to 8).
+std::string row_lines_svg(const Inspection& inspection, const std::string& attention, int layer,
+                          const std::vector<int>& heads, const std::string& statistic,
+                          const PictureOptions& options = {});
+// Outcomes before and after the edits.
+std::string outcomes_svg(const Inspection& inspection, const PictureOptions& options = {});
+
+// Spearman's rank correlation over the pairs where both numbers are there, ties with their mean rank; NaN if fewer than
+// two pairs are left or one side is constant. Error(shape) for sides of different length.
+double rank_correlation(std::span<const float> a, std::span<const float> b);
+
+// ---- Files
+// -----------------------------------------------------------------------------------------------------------
+
+// RFC 4180, UTF-8, one line a cell: attention,layer,head,query,query_token,key,key_token,masked and a column for every
+// measure of any attention. Numbers are the shortest that read back to the same bits; not measured is empty.
+std::string csv_of_cells(const Inspection& inspection);
+// One line a row: attention,layer,head,query,query_token and a column for every row statistic.
+std::string csv_of_rows(const Inspection& inspection);
+// One line a head: attention,layer,head and a column for every metric.
+std::string csv_of_heads(const Inspection& inspection);
+
+// Everything, as {"format": "attend inspection", "version": 1, ...}.
+std::string json_of(const Inspection& inspection);
+
+// NPY 1.0, little endian, C order. Error(shape) if the shape does not hold as many values.
+std::string npy_of(std::span<const float> values, std::span<const std::int64_t> shape);
+std::string npy_of(std::span<const std::int32_t> values, std::span<const std::int64_t> shape);
+std::string npy_of(std::span<const std::uint8_t> values, std::span<const std::int64_t> shape);
+// All arrays in one .npz (stored, not compressed): cross/weight, cross/layers, cross/heads, cross/masked and so on.
+// Error(argument) above 4 GiB, which the format's plain form cannot hold.
+std::string npz_of(const Inspection& inspection);
+
+}  // namespace attend

@@ -1,0 +1,224 @@
+// CSV and JSON.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "attend/error.h"
+#include "attend/unicode.h"
+#include "inspect/pictures/text.h"
+
+namespace attend {
+
+using namespace pictures;
+
+namespace {
+
+// RFC 4180: fields with a comma, quote or line end are quoted, quotes doubled. Tokens are always quoted, so that a
+// blank or an empty one is seen.
+std::string in_quotes(std::string_view text) {
+  std::string out = "\"";
+  for (char c : replace_invalid_utf8(text)) out.append(c == '"' ? 2 : 1, c);
+  return out + "\"";
+}
+
+std::string field(const std::string& text) {
+  return text.find_first_of(",\"\r\n") == std::string::npos ? replace_invalid_utf8(text) : in_quotes(text);
+}
+
+std::string number(float value) { return std::isnan(value) ? "" : shortest(value); }
+std::string numbered(int layer_or_head) {
+  return layer_or_head == mean_of_all ? "mean" : std::to_string(layer_or_head);
+}
+
+// Names in the order in which they first appear.
+template <typename Part>
+std::vector<std::string> names_of(const Inspection& inspection, std::vector<Part> ShownAttention::*parts) {
+  std::vector<std::string> names;
+  for (const ShownAttention& attention : inspection.attentions)
+    for (const Part& part : attention.*parts)
+      if (std::find(names.begin(), names.end(), part.name) == names.end()) names.push_back(part.name);
+  return names;
+}
+
+// The columns of an attention, in the order of the names; null where it has none of that name.
+template <typename Part>
+std::vector<const Part*> columns_of(const std::vector<std::string>& names, const std::vector<Part>& parts) {
+  std::vector<const Part*> columns;
+  for (const std::string& name : names) {
+    const auto at = std::find_if(parts.begin(), parts.end(), [&](const Part& part) { return part.name == name; });
+    columns.push_back(at == parts.end() ? nullptr : &*at);
+  }
+  return columns;
+}
+
+std::string header(std::string fixed, const std::vector<std::string>& names) {
+  for (const std::string& name : names) fixed.append(",").append(field(name));
+  return fixed + "\r\n";
+}
+
+template <typename Part>
+std::string cells(const std::vector<const Part*>& columns, std::size_t index) {
+  std::string out;
+  for (const Part* column : columns) out.append(",").append(column ? number(column->values[index]) : "");
+  return out;
+}
+
+std::string head_fields(const ShownAttention& attention, std::size_t layer, std::size_t head) {
+  return join(field(attention.name), ",", numbered(attention.layers[layer]), ",", numbered(attention.heads[head]));
+}
+
+// JSON strings are escaped by nlohmann; numbers are ours, so that a float is not written as the double it is near.
+std::string text_json(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+std::string number_json(double value, const std::string& digits) {
+  if (!std::isfinite(value)) return "null";
+  return digits == "-0" ? "-0.0" : digits;  // most readers take -0 for the integer 0
+}
+
+// [..[.., ..]..] of the shape, for values in C order.
+std::string nested(std::span<const std::size_t> shape, std::size_t offset,
+                   const std::function<std::string(std::size_t)>& value) {
+  if (shape.empty()) return value(offset);
+  std::size_t stride = 1;
+  for (std::size_t size : shape.subspan(1)) stride *= size;
+  std::string out = "[";
+  for (std::size_t i = 0; i < shape[0]; ++i) {
+    if (i) out += ",";
+    out += nested(shape.subspan(1), offset + i * stride, value);
+  }
+  return out + "]";
+}
+
+std::string values_json(const std::vector<float>& values, std::vector<std::size_t> shape) {
+  return nested(shape, 0, [&](std::size_t i) { return number_json(values[i], shortest(values[i])); });
+}
+
+template <typename List, typename Each>
+std::string list_json(const List& list, Each each) {
+  std::string out = "[";
+  for (const auto& element : list) out.append(out.size() > 1 ? "," : "").append(each(element));
+  return out + "]";
+}
+
+std::string token_fields(const ShownToken& token) {
+  return join("\"text\":", text_json(token.text), ",\"special\":", token.special ? "true" : "false",
+              ",\"blank_before\":", token.blank_before ? "true" : "false");
+}
+
+std::string token_json(const ShownToken& token) { return join("{", token_fields(token), "}"); }
+
+std::string double_text(double value) { return nlohmann::json(value).dump(); }
+
+}  // namespace
+
+std::string csv_of_cells(const Inspection& inspection) {
+  check(inspection);
+  const std::vector<std::string> names = names_of(inspection, &ShownAttention::measures);
+  std::string out = header("attention,layer,head,query,query_token,key,key_token,masked", names);
+  for (const ShownAttention& attention : inspection.attentions) {
+    const auto columns = columns_of(names, attention.measures);
+    const auto& queries = inspection.texts[attention.query_text].tokens;
+    const auto& keys = inspection.texts[attention.key_text].tokens;
+    std::vector<std::string> key_names;
+    for (const ShownToken& key : keys) key_names.push_back(in_quotes(key.text));
+    std::size_t cell = 0;
+    for (std::size_t layer = 0; layer < attention.layers.size(); ++layer)
+      for (std::size_t head = 0; head < attention.heads.size(); ++head)
+        for (std::size_t q = 0; q < queries.size(); ++q) {
+          const std::string row =
+              join(head_fields(attention, layer, head), ",", q, ",", in_quotes(queries[q].text), ",");
+          for (std::size_t k = 0; k < keys.size(); ++k, ++cell)
+            out.append(row)
+                .append(std::to_string(k))
+                .append(",")
+                .append(key_names[k])
+                .append(!attention.masked.empty() && attention.masked[q * keys.size() + k] ? ",1" : ",0")
+                .append(cells(columns, cell))
+                .append("\r\n");
+        }
+  }
+  return out;
+}
+
+std::string csv_of_rows(const Inspection& inspection) {
+  check(inspection);
+  const std::vector<std::string> names = names_of(inspection, &ShownAttention::statistics);
+  std::string out = header("attention,layer,head,query,query_token", names);
+  for (const ShownAttention& attention : inspection.attentions) {
+    const auto columns = columns_of(names, attention.statistics);
+    const auto& queries = inspection.texts[attention.query_text].tokens;
+    std::size_t row = 0;
+    for (std::size_t layer = 0; layer < attention.layers.size(); ++layer)
+      for (std::size_t head = 0; head < attention.heads.size(); ++head)
+        for (std::size_t q = 0; q < queries.size(); ++q, ++row)
+          out += join(head_fields(attention, layer, head), ",", q, ",", in_quotes(queries[q].text), cells(columns, row),
+                      "\r\n");
+  }
+  return out;
+}
+
+std::string csv_of_heads(const Inspection& inspection) {
+  check(inspection);
+  const std::vector<std::string> names = names_of(inspection, &ShownAttention::metrics);
+  std::string out = header("attention,layer,head", names);
+  for (const ShownAttention& attention : inspection.attentions) {
+    const auto columns = columns_of(names, attention.metrics);
+    std::size_t index = 0;
+    for (std::size_t layer = 0; layer < attention.layers.size(); ++layer)
+      for (std::size_t head = 0; head < attention.heads.size(); ++head, ++index)
+        out += head_fields(attention, layer, head) + cells(columns, index) + "\r\n";
+  }
+  return out;
+}
+
+std::string json_of(const Inspection& inspection) {
+  check(inspection);
+  const auto attention_json = [&](const ShownAttention& attention) {
+    const std::size_t layers = attention.layers.size(), heads = attention.heads.size();
+    const std::size_t queries = inspection.texts[attention.query_text].tokens.size(),
+                      keys = inspection.texts[attention.key_text].tokens.size();
+    const auto number_list = [](int value) {
+      return value == mean_of_all ? std::string("\"mean\"") : std::to_string(value);
+    };
+    std::string out =
+        join("{\"name\":", text_json(attention.name), ",\"query_text\":", attention.query_text,
+             ",\"key_text\":", attention.key_text, ",\"layers\":", list_json(attention.layers, number_list),
+             ",\"heads\":", list_json(attention.heads, number_list), ",\n\"masked\":");
+    out += attention.masked.empty() ? "null" : nested(std::vector<std::size_t>{queries, keys}, 0, [&](std::size_t i) {
+      return std::string(attention.masked[i] ? "1" : "0");
+    });
+    out.append(",\n\"measures\":").append(list_json(attention.measures, [&](const Measure& measure) {
+      return join("{\"name\":", text_json(measure.name), ",\"unit\":", text_json(measure.unit), ",\"kind\":\"",
+                  name_of(measure.kind),
+                  "\",\n\"values\":", values_json(measure.values, {layers, heads, queries, keys}), "}");
+    }));
+    out.append(",\n\"statistics\":").append(list_json(attention.statistics, [&](const RowStatistic& statistic) {
+      return join("{\"name\":", text_json(statistic.name), ",\"unit\":", text_json(statistic.unit),
+                  ",\n\"values\":", values_json(statistic.values, {layers, heads, queries}), "}");
+    }));
+    out.append(",\n\"metrics\":").append(list_json(attention.metrics, [&](const HeadMetric& metric) {
+      return join("{\"name\":", text_json(metric.name), ",\"unit\":", text_json(metric.unit),
+                  ",\n\"values\":", values_json(metric.values, {layers, heads}), "}");
+    }));
+    return out + "}";
+  };
+  std::string out = "{\"format\":\"attend inspection\",\"version\":1,\n";
+  out += join("\"model\":", text_json(inspection.model), ",\"fingerprint\":", text_json(inspection.fingerprint),
+              ",\"target\":", text_json(inspection.target),
+              ",\n\"edits\":", list_json(inspection.edits, [](const std::string& edit) { return text_json(edit); }),
+              ",\"note\":", text_json(inspection.note));
+  out.append(",\n\"texts\":").append(list_json(inspection.texts, [](const ShownText& text) {
+    return join("{\"name\":", text_json(text.name), ",\"tokens\":", list_json(text.tokens, token_json), "}");
+  }));
+  out.append(",\n\"attentions\":").append(list_json(inspection.attentions, attention_json));
+  out.append(",\n\"outcomes\":").append(list_json(inspection.outcomes, [](const Outcome& outcome) {
+    return join("{", token_fields(outcome.token), ",\"base\":", number_json(outcome.base, double_text(outcome.base)),
+                ",\"edited\":", number_json(outcome.edited, double_text(outcome.edited)), "}");
+  }));
+  return out + join(",\"outcome_unit\":", text_json(inspection.outcome_unit), "}\n");
+}
+
+}  // namespace attend
