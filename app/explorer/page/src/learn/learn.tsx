@@ -1,1 +1,82 @@
-export function LearnScreen() { return null; }
+import { useEffect, useState } from 'preact/hooks';
+import type { Bench } from '../bench/state';
+import { bench, linkState } from '../bench/state';
+import { hashOf, route } from '../link';
+import { explain } from '../shared';
+import { Button, Icon, Rich } from '../ui';
+import { t, type Key } from '../words';
+import { lessons, type Lesson, type Verdict } from './lessons';
+import { SelfTest } from './selftest';
+
+function readDone(): Set<string> {
+  try { return new Set(JSON.parse(localStorage.getItem('attend.lessons') ?? '[]') as string[]); } catch { return new Set(); }
+}
+
+export function LearnScreen() {
+  const [done, setDone] = useState(readDone);
+  const mark = (key: string) => setDone((old) => {
+    const next = new Set([...old, key]);
+    try { localStorage.setItem('attend.lessons', JSON.stringify([...next])); } catch { /* closed storage: kept as long as the page */ }
+    return next;
+  });
+  const [name, step] = route.value.path;
+  const lesson = lessons.find((l) => l.id === name);
+  const finished = (l: Lesson) => l.steps.every((s) => done.has(s.key));
+  const open = lesson || name === 'self-test';
+  return <div class={`learn ${open ? 'inside' : ''}`}>
+    <aside class="lesson-list"><nav aria-label={t('learn.lessons')}><ol>
+      {lessons.map((l, i) => <li><a href={`#/learn/${l.id}`} aria-current={l.id === name ? 'page' : undefined}><span class="lesson-n">{finished(l) ? <><Icon name="check" /><span class="sr">{t('learn.done')}</span></> : i + 1}</span><span>{t(l.title)}</span></a></li>)}
+      <li><a href="#/learn/self-test" aria-current={name === 'self-test' ? 'page' : undefined}><span class="lesson-n">?</span><span>{t('learn.selftest')}</span></a></li>
+    </ol></nav></aside>
+    <div class="lesson-main">
+      {name === 'self-test' ? <SelfTest /> : lesson ? <LessonView key={`${lesson.id}/${step ?? 1}`} lesson={lesson} step={Math.max(0, Math.min(lesson.steps.length - 1, Number(step ?? 1) - 1 || 0))} done={done} mark={mark} /> : <Home done={done} finished={finished} />}
+    </div>
+  </div>;
+}
+
+function Home({ done, finished }: { done: Set<string>; finished: (l: Lesson) => boolean }) {
+  const total = lessons.reduce((sum, l) => sum + l.steps.length, 0);
+  const next = lessons.find((l) => !finished(l)) ?? lessons[0];
+  const complete = lessons.reduce((sum, l) => sum + l.steps.filter((s) => done.has(s.key)).length, 0);
+  return <div class="home">
+    <h1>{t('learn.title')}</h1>
+    <p class="lead">{t('learn.lead')}</p>
+    <p class="home-go"><a class="button primary" href={`#/learn/${next.id}`}>{complete ? t('learn.go.on') : t('learn.begin')}<Icon name="right" /></a>{complete > 0 && <span class="faint">{t('learn.progress', complete, total)}</span>}</p>
+    <ol class="cards">{lessons.map((l, i) => <li><a href={`#/learn/${l.id}`} class={finished(l) ? 'finished' : ''}><small>{finished(l) ? <Icon name="check" /> : i + 1}</small><b>{t(l.title)}</b></a></li>)}
+      <li><a href="#/learn/self-test" class="selftest-card"><small>?</small><b>{t('learn.selftest')}</b><span>{t('learn.selftest.note')}</span></a></li></ol>
+  </div>;
+}
+
+function LessonView({ lesson, step, done, mark }: { lesson: Lesson; step: number; done: Set<string>; mark: (key: string) => void }) {
+  const [verdict, setVerdict] = useState<{ right: boolean; text: string } | null>(null);
+  const [busy, setBusy] = useState(false);
+  useEffect(() => { document.getElementById('main')?.scrollTo?.(0, 0); scrollTo(0, 0); }, [lesson.id, step]);
+  const { key, view: View } = lesson.steps[step];
+  const index = lessons.indexOf(lesson);
+  const run = async (check: () => Promise<Verdict>) => {
+    setBusy(true);
+    try {
+      const reply = await check();
+      setVerdict(reply === true ? { right: true, text: t('learn.right') } : { right: false, text: `${t('learn.wrong')} ${reply}` });
+      if (reply === true) mark(key);
+    } catch (error) { setVerdict({ right: false, text: explain(error) }); }
+    setBusy(false);
+  };
+  const next = step + 1 < lesson.steps.length ? `#/learn/${lesson.id}/${step + 2}` : index + 1 < lessons.length ? `#/learn/${lessons[index + 1].id}` : '#/learn/self-test';
+  const back = step > 0 ? `#/learn/${lesson.id}/${step}` : index > 0 ? `#/learn/${lessons[index - 1].id}` : '#/learn';
+  const toBench = async (b: Partial<Bench>) => { location.hash = await hashOf('bench', [], linkState({ ...bench.value, ...b })); };
+  return <article class="lesson">
+    <header><p class="lesson-place">{index + 1} / {lessons.length}{lesson.steps.length > 1 && <> · {t('learn.step', step + 1, lesson.steps.length)}</>}</p><h1>{t(lesson.title)}</h1></header>
+    <div class="lesson-body">
+      <View
+        text={(...values) => t(key as Key, ...values).split('\n\n').map((paragraph) => <p><Rich text={paragraph} /></p>)}
+        task={(check, opens) => <section class={`act ${done.has(key) || verdict?.right ? 'finished' : ''}`} aria-label={t('learn.act')}>
+          <h2>{done.has(key) ? <Icon name="check" /> : null}{t('learn.act')}</h2>
+          <p><Rich text={t(`${key}.act` as Key)} /></p>
+          <div class="act-tools"><Button primary id="check" label={t('learn.check')} disabled={busy} onClick={() => void run(check)} />{opens && <Button small label={t('learn.in.bench')} onClick={() => void toBench(opens)} />}</div>
+          {verdict && <p class={verdict.right ? 'good' : 'bad'} role="status" id="verdict">{verdict.text}</p>}
+        </section>} />
+    </div>
+    <footer><a class="button" href={back}><Icon name="left" />{t('learn.back')}</a><a class={`button ${verdict?.right || done.has(key) ? 'primary' : ''}`} href={next}>{t('learn.next')}<Icon name="right" /></a></footer>
+  </article>;
+}

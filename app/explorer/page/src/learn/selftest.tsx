@@ -1,0 +1,134 @@
+// Nine questions answered by doing. The first time they carry the numbers of the worked examples; after that the engine's random
+// numbers make fresh ones. What is right is what the engine computes.
+import { useEffect, useState } from 'preact/hooks';
+import type { Matrix } from '../engine';
+import { count, show } from '../numbers';
+import { engine, explain, say } from '../shared';
+import { Button } from '../ui';
+import { t, type Key } from '../words';
+
+interface Question {
+  ask: string;
+  fields: string[];
+  answer: () => Promise<number[]>;   // by the engine
+  solution: string;
+}
+
+const list = (values: number[]) => `[${values.map((value) => show(value, 2)).join(', ')}]`;
+const plain = { heads: 1, key_heads: 1, scale: null, mask: [], positions: { kind: 'none' as const }, edits: [] };
+
+// Small whole numbers from the engine's random numbers: pick(i, low, high).
+async function dice(seed: number): Promise<(low: number, high: number) => number> {
+  const [row] = await engine.operation({ name: 'normal', rows: 1, columns: 64, seed: 9000 + seed });
+  let at = 0;
+  return (low, high) => {
+    const share = Math.abs(row[at++ % row.length] * 1e4) % 1;
+    return low + Math.floor(share * (high - low + 1));
+  };
+}
+
+async function questions(seed: number): Promise<Question[]> {
+  const first = seed === 0;
+  const pick = first ? (low: number) => low : await dice(seed);
+  const vector = (given: number[]) => first ? given : given.map(() => pick(-3, 4));
+  const out: Question[] = [];
+  {
+    const q = vector([1, 2]), k1 = vector([1, 0]), k2 = vector([0, 1]);
+    const sum = (k: number[]) => `${q.map((value, i) => `${show(value)}·${show(k[i])}`).join(' + ')} = ${show(q[0] * k[0] + q[1] * k[1])}`;
+    out.push({ ask: t('st.1', list(q), list(k1), list(k2)), fields: [t('st.f.score', 1), t('st.f.score', 2)], solution: t('st.s1', sum(k1), sum(k2)),
+      answer: async () => (await engine.attention({ ...plain, query: [q], key: [k1, k2], value: [[0], [0]] })).heads[0].products[0] });
+  }
+  {
+    const s = first ? 0 : pick(-4, 5), v1 = first ? [2, 0] : [2 * pick(0, 4), 2 * pick(0, 4)], v2 = first ? [0, 4] : [2 * pick(0, 4), 2 * pick(0, 4)];
+    out.push({ ask: t('st.2', show(s), list(v1), list(v2)), fields: [t('st.f.weight', 1), t('st.f.weight', 2), t('st.f.output', 1), t('st.f.output', 2)], solution: t('st.s2', list(v1.map((value, i) => (value + v2[i]) / 2))),
+      answer: async () => { const { heads: [h] } = await engine.attention({ ...plain, scale: 1, query: [[s]], key: [[1], [1]], value: [v1, v2] }); return [...h.weights[0], ...h.output[0]]; } });
+  }
+  {
+    const root = first ? 8 : [2, 3, 4, 5, 8][pick(0, 4)], product = first ? 8 : root * pick(1, 6);
+    out.push({ ask: t('st.3', product, root * root), fields: [t('score')], solution: t('st.s3', product, root * root, root, product / root),
+      answer: async () => { const q = new Array<number>(root * root).fill(0); q[0] = product; const k = new Array<number>(root * root).fill(0); k[0] = 1; return (await engine.attention({ ...plain, query: [q], key: [k], value: [[0]] })).heads[0].scaled[0]; } });
+  }
+  {
+    const actions = first ? 8 : pick(2, 16), side = first ? 14 : pick(4, 16), tokens = side * side;
+    out.push({ ask: t('st.4', actions, tokens), fields: [t('st.f.rows'), t('st.f.columns'), t('st.f.scores')], solution: t('st.s4', actions, tokens, count(tokens * tokens)),
+      answer: async () => {
+        const q = await engine.operation({ name: 'normal', rows: actions, columns: 1, seed: 1 }), k = await engine.operation({ name: 'normal', rows: tokens, columns: 1, seed: 2 });
+        const cross = (await engine.attention({ ...plain, query: q, key: k, value: k })).heads[0].products, self = (await engine.attention({ ...plain, query: k, key: k, value: k })).heads[0].products;
+        return [cross.length, cross[0].length, self.length * self[0].length];
+      } });
+  }
+  {
+    const words = first ? 3 : pick(3, 9), position = first ? 2 : pick(0, words - 1);
+    out.push({ ask: t('st.5', words, words + 1, position), fields: [t('st.f.word'), t('st.f.sees')], solution: t('st.s5', position, position + 1),
+      answer: async () => { const x = await engine.operation({ name: 'normal', rows: words + 1, columns: 2, seed: 3 }); const seen = (await engine.attention({ ...plain, query: x, key: x, value: x, mask: [{ rule: 'causal' }] })).heads[0].masked[position].filter((value) => value !== null).length; return [seen, seen]; } });
+  }
+  {
+    const length = first ? 4 : pick(3, 6), position = first ? 2 : pick(0, length - 1);
+    out.push({ ask: t('st.6', length, position), fields: Array.from({ length }, (_, i) => t('st.f.token', i)), solution: t('st.s6', position),
+      answer: async () => { const x = await engine.operation({ name: 'normal', rows: length, columns: 2, seed: 4 }); return (await engine.attention({ ...plain, query: x, key: x, value: x, mask: [{ rule: 'causal' }] })).heads[0].weights[position].map((w) => w > 0 ? 1 : 0); } });
+  }
+  {
+    const o1 = first ? [1.2, -0.4] : [pick(-9, 9) / 5, pick(-9, 9) / 5], o2 = first ? [0.5, 2] : [pick(-9, 9) / 5, pick(-9, 9) / 5], factor = first ? 0.5 : [0.5, 2, 3, -1][pick(0, 3)];
+    const together = [...o1, ...o2], w: Matrix = together.map((_, i) => together.map((__, c) => i === c ? factor : 0));
+    out.push({ ask: t('st.7', list(o1), list(o2), show(factor)), fields: together.map((_, i) => t('st.f.result', i + 1)), solution: t('st.s7', list(together), show(factor), list(together.map((value) => value * factor))),
+      answer: async () => (await engine.operation({ name: 'product', a: [together], b: w }))[0] });
+  }
+  {
+    const before = first ? 1024 : 100 * pick(1, 9), times = first ? 2 : pick(2, 4), after = before * times;
+    out.push({ ask: t('st.8', count(before), count(after)), fields: [t('st.f.before'), t('st.f.after'), t('st.f.times')], solution: t('st.s8', before, count(before * before), after, count(after * after), times * times),
+      // A count of scores, which no engine needs to fill: rows times columns, at a shape it can be asked for.
+      answer: async () => { const one = await scoresOf(2), many = await scoresOf(2 * times); return [before * before, after * after, many / one]; } });
+  }
+  {
+    const root = first ? 8 : [2, 3, 4, 8][pick(0, 3)], heads = first ? 12 : pick(2, 12), width = heads * root * root;
+    out.push({ ask: t('st.9', width, heads), fields: [t('st.f.size'), t('st.f.divisor')], solution: t('st.s9', width, heads, root * root, root),
+      answer: async () => { const row = [new Array<number>(width).fill(1)]; const reply = await engine.attention({ ...plain, heads, key_heads: heads, query: row, key: row, value: row }); return [reply.heads[0].output[0].length, 1 / reply.scale]; } });
+  }
+  return out;
+}
+async function scoresOf(n: number): Promise<number> {
+  const x = await engine.operation({ name: 'normal', rows: n, columns: 1, seed: 6 });
+  const s = (await engine.attention({ ...plain, query: x, key: x, value: x })).heads[0].products;
+  return s.length * s[0].length;
+}
+
+function Item({ q, n, onRight }: { q: Question; n: number; onRight: () => void }) {
+  const [values, setValues] = useState<string[]>(q.fields.map(() => ''));
+  const [verdict, setVerdict] = useState<{ right: boolean; text: string; wrong: boolean[] } | null>(null);
+  const [open, setOpen] = useState(false);
+  const check = async () => {
+    const given = values.map((value) => value.trim() === '' ? NaN : Number(value.replace('−', '-').replace(/[, ]/g, '')));
+    if (given.some((value) => !Number.isFinite(value))) { setVerdict({ right: false, text: t('st.blank'), wrong: given.map((value) => !Number.isFinite(value)) }); return; }
+    try {
+      const right = await q.answer();
+      const wrong = given.map((value, i) => Math.abs(value - right[i]) > 0.0051 * Math.max(1, Math.abs(right[i]) * 0.001));
+      const all = wrong.every((bad) => !bad);
+      setVerdict({ right: all, text: all ? t('learn.right') : t('st.wrong', wrong.filter(Boolean).length), wrong });
+      if (all) onRight();
+    } catch (error) { say(explain(error), 'error'); }
+  };
+  return <li class={`question ${verdict?.right ? 'right' : ''}`} data-question={n}>
+    <span class="step-n" aria-hidden="true">{n}</span>
+    <div>
+      <p>{q.ask}</p>
+      <form class="fields" onSubmit={(event) => { event.preventDefault(); void check(); }}>
+        {q.fields.map((field, i) => <label><span>{field}</span><input type="text" inputMode="decimal" value={values[i]} aria-invalid={verdict?.wrong[i] ?? false} onInput={(event) => setValues(values.map((old, j) => j === i ? event.currentTarget.value : old))} /></label>)}
+        <button type="submit" class="button small"><span>{t('st.check')}</span></button>
+        <Button small label={t('st.solution')} onClick={() => setOpen(!open)} />
+      </form>
+      {verdict && <p class={verdict.right ? 'good' : 'bad'} role="status">{verdict.text}</p>}
+      {open && <p class="solution">{q.solution}</p>}
+    </div>
+  </li>;
+}
+
+export function SelfTest() {
+  const [seed, setSeed] = useState(0);
+  const [all, setAll] = useState<Question[] | null>(null);
+  const [right, setRight] = useState<Set<number>>(new Set());
+  useEffect(() => { questions(seed).then((made) => setAll(made)).catch((error) => say(explain(error), 'error')); }, [seed, t('st.title' as Key)]);
+  return <div class="selftest">
+    <header><div><h1>{t('st.title')}</h1><p class="lead">{t('st.lead')}</p></div><div class="selftest-tools"><b>{t('st.count', right.size)}</b><Button icon="dice" text label={t('st.fresh')} id="fresh" onClick={() => { setAll(null); setRight(new Set()); setSeed(seed + 1); }} /></div></header>
+    <ol>{all?.map((q, i) => <Item key={`${seed}-${i}`} q={q} n={i + 1} onRight={() => setRight((old) => new Set([...old, i]))} />)}</ol>
+  </div>;
+}
