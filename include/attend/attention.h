@@ -161,6 +161,41 @@ struct MatrixRequest {
   float* weights = nullptr;  // before dropout
 };
 
+// ---- Statistics of the weights, gathered in the pass that computes the output: memory stays linear in rows and keys. ----
+
+// Keys [begin, end) of an item (-1: of every item), by index and cut to the keys the item has. Spans of one list may
+// touch or overlap: a key in several of them counts once.
+struct KeySpan {
+  std::int64_t list = 0, item = -1, begin = 0, end = 0;
+};
+
+inline constexpr std::int64_t most_top_keys = 32;
+
+// What to tell of each row of the chosen heads. All are sums over the visible keys of the weights as they are after edits
+// and before dropout. With a sink the weights of a row sum to 1 - sink, and so do the masses of regions that cover all
+// keys; distance / (1 - sink) is then the mean over keys, entropy / (1 - sink) + ln(1 - sink) the entropy over keys.
+//
+// Outputs are rows of the query view by chosen heads, [query rows, H] without gaps, H = number of chosen heads; null ones
+// are not computed. Rows of no item are not written. A row that sees nothing has keys -1 and 0 everywhere else. Asking
+// changes no bit of the output, and the statistics have the same bits for any number of threads, alone or in a batch.
+struct AttentionStatistics {
+  std::span<const std::int32_t> heads;   // query heads, rising; empty: all
+  std::int64_t lists = 0;                // lists of spans: 0 .. lists - 1, empty ones allowed
+  std::span<const KeySpan> spans;
+  std::int64_t top = 0;                  // keys wanted by top_keys and top_weights, at most most_top_keys
+
+  float* entropy = nullptr;              // - sum of weight * ln(weight), in nats
+  float* distance = nullptr;             // sum of weight * |query position - key position|
+  float* first = nullptr;                // weight on the key at position 0,
+  float* self = nullptr;                 // on the key at the query's own position,
+  float* previous = nullptr;             // and on the one before it
+  float* sink = nullptr;                 // the sink's share, 0 where there is no sink
+  float* list_mass = nullptr;            // [query rows, H, lists]: weight on the keys of each list
+  std::int32_t* top_keys = nullptr;      // [query rows, H, top]: indices of the keys with the largest scores, largest first,
+                                         // the smaller index first among equals; -1 where fewer are visible
+  float* top_weights = nullptr;          // [query rows, H, top]: their weights, 0 where there is no key
+};
+
 struct AttentionCall {
   std::int64_t query_heads = 0;
   std::int64_t key_heads = 0;  // query_heads must be a multiple; query head h reads key head h / (query_heads / key_heads)
@@ -179,6 +214,7 @@ struct AttentionCall {
   float* log_sum_exp = nullptr;          // [query rows, query_heads] or null: log of the softmax denominator
   std::span<const MatrixRequest> matrices;
   std::int64_t* edit_counts = nullptr;   // [edits] or null: how many scores that the mask lets see each edit names
+  const AttentionStatistics* statistics = nullptr;
 };
 
 // Throws Error(shape or argument) that names the rule broken, before anything is computed.
@@ -187,6 +223,21 @@ void attention_forward(const AttentionCall& call);
 // Which of the ordered implementations (explicit, decode, tiled) will run for each item, and why the earlier ones
 // will not: one line an entry, for traces and for people.
 std::string explain(const AttentionCall& call);
+
+// Asks for scores or weights of queries [query_begin, query_end) and keys [key_begin, key_end) of one item and head, by
+// index within the item: a row, a tile or everything. Null outputs are not computed.
+struct WeightsTile {
+  std::int64_t item = 0, head = 0;
+  std::int64_t query_begin = 0, query_end = 0, key_begin = 0, key_end = 0;
+  float* scores = nullptr;      // element (i, j) at i * row_stride + j; as MatrixRequest
+  float* weights = nullptr;
+  std::int64_t row_stride = 0;  // of both; 0: without gaps
+};
+
+// Rebuilds parts of the matrices of a call that has been run, from query, key, rules, mask, edits and the log-sum-exp it
+// left in `forward.log_sum_exp` (not needed for scores without locks): at a cost in proportion to the tiles. Value and output are not
+// used and may be missing. The scores are the bits that the call computed; a weight is exp(score - log-sum-exp).
+void attention_weights(const AttentionCall& forward, std::span<const WeightsTile> tiles);
 
 // Gradients of a scalar loss. `forward` must be the call as it was run, with log_sum_exp filled. Everything is ADDED
 // to the targets; null targets are skipped. Items must have their keys in the views, not in pages.

@@ -143,7 +143,7 @@ void prepare(const AttentionJob& job, const AttentionGradients& gradients, const
   work.distances = nullptr;
   if (call.rules.relative.table != nullptr && consecutive(*context.item)) {
     float* table = carver.take(0);
-    lay_out_relative(context, table);
+    lay_out_relative(context, table, 0, context.item->keys);
     if (gradients.relative_table != nullptr) {
       work.distances = table + unit.head_count * context.relative_size;
       fill(work.distances, unit.head_count * context.relative_size, 0);

@@ -5,6 +5,7 @@
 #include "attend/error.h"
 #include "kernel/attention/attention_dropout.h"
 #include "kernel/attention/attention_plan.h"
+#include "kernel/attention/attention_statistics.h"
 #include "kernel/attention/mask_blocks.h"
 
 namespace attend {
@@ -47,28 +48,31 @@ bool overlap(std::span<const AttentionItem> items, Begin begin, Count count) {
   return false;
 }
 
-void check_items(const AttentionCall& call) {
+// What a call is checked for: everything, or only what scores come from.
+enum class Wanted { output, scores };
+
+void check_items(const AttentionCall& call, Wanted wanted) {
   bool some_queries = false, some_view_keys = false;
   for (std::size_t index = 0; index < call.items.size(); ++index) {
     const AttentionItem& item = call.items[index];
     if (item.query_begin < 0 || item.queries < 0 || item.key_begin < 0 || item.keys < 0)
       refuse(ErrorKind::shape, join("item ", index, " has query_begin ", item.query_begin, ", queries ", item.queries,
                                     ", key_begin ", item.key_begin, ", keys ", item.keys, ", but none may be negative"));
-    if ((item.key_pages == nullptr) != (item.value_pages == nullptr))
+    if (wanted == Wanted::output && (item.key_pages == nullptr) != (item.value_pages == nullptr))
       refuse(ErrorKind::argument, join("item ", index, " has pages for only one of key and value"), "set both or neither");
     if (item.key_pages != nullptr) {
       if (call.page_rows <= 0)
         refuse(ErrorKind::argument, join("item ", index, " has pages, but page_rows is ", call.page_rows));
       for (std::int64_t page = 0; page * call.page_rows < item.keys; ++page)
-        if (item.key_pages[page] == nullptr || item.value_pages[page] == nullptr)
+        if (item.key_pages[page] == nullptr || (wanted == Wanted::output && item.value_pages[page] == nullptr))
           refuse(ErrorKind::argument, join("item ", index, " page ", page, " of key or value is null"));
     }
     some_queries |= item.queries > 0;
     some_view_keys |= item.queries > 0 && item.keys > 0 && item.key_pages == nullptr;
   }
-  if (some_queries && (call.query.data == nullptr || call.output.data == nullptr))
+  if (some_queries && (call.query.data == nullptr || (wanted == Wanted::output && call.output.data == nullptr)))
     refuse(ErrorKind::argument, "query or output has no data");
-  if (some_view_keys && (call.key.data == nullptr || call.value.data == nullptr))
+  if (some_view_keys && (call.key.data == nullptr || (wanted == Wanted::output && call.value.data == nullptr)))
     refuse(ErrorKind::argument, "key or value has no data", "set the views, or pages for every item");
   if (overlap(call.items, [](const AttentionItem& item) { return item.query_begin; },
               [](const AttentionItem& item) { return item.queries; }))
@@ -353,10 +357,37 @@ void count_edits(const AttentionCall& call, std::int64_t* counts) {
 
 void check_forward(const AttentionCall& call) {
   check_sizes(call);
-  check_items(call);
+  check_items(call, Wanted::output);
   for (const MaskRule& rule : call.mask) check_mask_rule(call, rule);
   check_rules(call);
   check_requests(call);
+  check_statistics(call);
+}
+
+void check_weights(const AttentionCall& forward, std::span<const WeightsTile> tiles) {
+  check_sizes(forward);
+  check_items(forward, Wanted::scores);
+  for (const MaskRule& rule : forward.mask) check_mask_rule(forward, rule);
+  check_rules(forward);
+  check_requests(forward);
+  const auto items = static_cast<std::int64_t>(forward.items.size());
+  for (const WeightsTile& tile : tiles) {
+    if (tile.item < 0 || tile.item >= items || tile.head < 0 || tile.head >= forward.query_heads)
+      refuse(ErrorKind::argument, join("a tile is asked for item ", tile.item, " head ", tile.head, " of ", items, " items and ",
+                                       forward.query_heads, " heads"));
+    const AttentionItem& item = forward.items[static_cast<std::size_t>(tile.item)];
+    if (tile.query_begin < 0 || tile.query_end < tile.query_begin || tile.query_end > item.queries || tile.key_begin < 0 ||
+        tile.key_end < tile.key_begin || tile.key_end > item.keys)
+      refuse(ErrorKind::argument, join("a tile has queries ", tile.query_begin, " to ", tile.query_end, " and keys ", tile.key_begin, " to ",
+                                       tile.key_end),
+             join("item ", tile.item, " has ", item.queries, " queries and ", item.keys, " keys"));
+    if (tile.row_stride != 0 && tile.row_stride < tile.key_end - tile.key_begin)
+      refuse(ErrorKind::argument, join("a tile of ", tile.key_end - tile.key_begin, " keys has row stride ", tile.row_stride),
+             "0 for none, or at least its keys");
+    const bool locks = std::any_of(forward.edits.begin(), forward.edits.end(), [](const ScoreEdit& edit) { return edit.kind == ScoreEdit::Kind::lock; });
+    if ((tile.weights != nullptr || locks) && forward.log_sum_exp == nullptr)
+      refuse(ErrorKind::argument, "weights are asked for, but log_sum_exp is missing", "set it in the forward call");
+  }
 }
 
 void check_backward(const AttentionCall& forward, const AttentionGradients& gradients) {

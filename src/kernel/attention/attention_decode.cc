@@ -10,12 +10,15 @@
 #include "hwy/highway.h"
 #include "kernel/attention/attention_plan.h"
 #include "kernel/attention/attention_scores-inl.h"
+#include "kernel/attention/attention_statistics-inl.h"
 #include "kernel/attention/attention_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attend {
 namespace attention {
 namespace HWY_NAMESPACE {
+
+constexpr std::int64_t part_stride = decode_part_keys + 16;
 
 struct Decode {
   ScoreContext context;
@@ -24,11 +27,13 @@ struct Decode {
   float *queries, *scores, *outputs;  // [decode_rows, ...]
   std::uint32_t* words;
   const float** rows;
+  float* kept = nullptr;  // [decode_rows, part_stride]: the scores, when there are statistics to be made of them
 };
 
 std::int64_t DecodeScratch(const AttentionCall& call) {
-  return decode_rows * (rounded_up(call.head_dim, 16) + decode_part_keys + 16 + rounded_up(call.value_dim, 16)) + 4 * score_stride +
-         block_keys + 2 * decode_part_keys + relative_floats(call, decode_rows) + 16 * 16;
+  return decode_rows * (rounded_up(call.head_dim, 16) + part_stride + rounded_up(call.value_dim, 16)) + 4 * score_stride +
+         block_keys + 2 * decode_part_keys + relative_floats(call, decode_rows) +
+         (call.statistics != nullptr ? decode_rows * part_stride + observed_floats(call, 1) : 0) + 16 * 16;
 }
 
 void prepare_decode(const AttentionJob& job, const AttentionUnit& unit, float* scratch, Decode& work) {
@@ -43,12 +48,14 @@ void prepare_decode(const AttentionJob& job, const AttentionUnit& unit, float* s
   work.value_columns = rounded_up(call.value_dim, lanes);
   Carver carver{scratch};
   work.queries = carver.take(decode_rows * work.query_columns);
-  work.scores = carver.take(decode_rows * (decode_part_keys + 16));
+  work.scores = carver.take(decode_rows * part_stride);
   work.outputs = carver.take(decode_rows * work.value_columns);
   work.words = reinterpret_cast<std::uint32_t*>(carver.take(4 * score_stride));
   context.bytes = reinterpret_cast<std::uint8_t*>(carver.take(block_keys / 4));
   work.rows = reinterpret_cast<const float**>(carver.take(2 * decode_part_keys));
-  if (call.rules.relative.table != nullptr && consecutive(*context.item)) lay_out_relative(context, carver.take(0));
+  if (job.statistics != nullptr) work.kept = carver.take(decode_rows * part_stride);
+  if (call.rules.relative.table != nullptr && consecutive(*context.item)) 
+    lay_out_relative(context, carver.take(0), 0, context.item->keys);
   for (std::int64_t r = 0; r < unit.row_end - unit.row_begin; ++r) {
     const float* from = query_row(context, unit.row_begin + r);
     float* to = work.queries + r * work.query_columns;
@@ -123,8 +130,6 @@ HWY_INLINE void score_four(const float* queries, std::int64_t query_stride, cons
   ATTEND_UNROLL
   for (int r = 0; r < count; ++r) sum_four(sums[r][0], sums[r][1], sums[r][2], sums[r][3], out + r * out_stride);
 }
-
-constexpr std::int64_t part_stride = decode_part_keys + 16;
 
 // outputs[columns from x on] += sum over keys of weight * value, `vectors` vectors wide. Keys of weight 0 are not read.
 template <int vectors, bool whole>
@@ -202,6 +207,8 @@ void run_part(Decode& work, std::int64_t first, std::int64_t count, PartResult& 
   const std::int64_t padded_end = rounded_up(end, lanes);
   for (std::int64_t r = 0; r < rows; ++r) {
     float* HWY_RESTRICT s = work.scores + r * part_stride;
+    if (work.kept != nullptr)
+      for (std::int64_t j = 0; j < rounded_up(count, lanes); ++j) work.kept[r * part_stride + j] = s[j];
     float* output = work.outputs + r * work.value_columns;
     Vector top = hn::Set(d, minus_infinity);
     for (std::int64_t j = begin; j < padded_end; j += lanes) top = hn::Max(top, hn::LoadU(d, s + j));
@@ -249,23 +256,30 @@ void write_row(const ScoreContext& context, std::int64_t row, float largest, flo
   const std::int64_t head = context.head(row), query = context.item->query_begin + context.query(row);
   float factor = 0, log_sum = minus_infinity;
   if (largest != minus_infinity) {
-    factor = 1;
-    if (!call.rules.sinks.empty()) {
-      const float sink = call.rules.sinks[static_cast<std::size_t>(head)] * log2_e;
-      if (sink > largest) {
-        factor = exp2_of(largest - sink);
-        sum = sum * factor + 1;
-        largest = sink;
-      } else {
-        sum += exp2_of(sink - largest);
-      }
-    }
-    log_sum = (largest + std::log2(sum)) * ln_2;
-    factor *= context.job->kept_factor / sum;
+    const Denominator all = denominator_of(call, head, largest, sum);
+    log_sum = (all.largest + std::log2(all.sum)) * ln_2;
+    factor = all.factor * (context.job->kept_factor / all.sum);
   }
   if (call.log_sum_exp != nullptr) call.log_sum_exp[query * call.query_heads + head] = log_sum;
   float* to = call.output.data + query * call.output.row_stride + head * call.output.head_stride;
   for (std::int64_t x = 0; x < call.value_dim; ++x) to[x] = factor == 0 ? 0 : from[x] * factor;
+}
+
+// Statistics of a row from its scores: those of part p are at scores + p * part_step, and are overwritten.
+void observe_decoded(const ScoreContext& context, std::int64_t row, float* scores, std::int64_t part_step, float largest, float sum,
+                     float* scratch) {
+  Observed seen;
+  Carver carver{scratch};
+  start_observing(*context.job->statistics, 1, carver, seen);
+  if (!observes(seen, context, row)) return;
+  for (std::int64_t key = 0; key < context.item->keys; key += block_keys) {
+    const std::int64_t count = smaller(block_keys, context.item->keys - key);
+    enter_block(context, key, count, seen);
+    float* s = scores + key / decode_part_keys * part_step + key % decode_part_keys;
+    float most = largest, total = 0;
+    soften_observed(seen, context, {row, 1, key, count, 0, rounded_up(count, lanes), false}, row, 0, s, false, &most, &total, nullptr, 0);
+  }
+  write_statistics(seen, context, row, 0, largest, sum);
 }
 
 void DecodeForward(const AttentionJob& job, const AttentionUnit& unit, float* scratch) {
@@ -273,8 +287,12 @@ void DecodeForward(const AttentionJob& job, const AttentionUnit& unit, float* sc
   prepare_decode(job, unit, scratch, work);
   PartResult result;
   run_part(work, 0, work.context.item->keys, result);
-  for (std::int64_t r = 0; r < unit.row_end - unit.row_begin; ++r)
+  for (std::int64_t r = 0; r < unit.row_end - unit.row_begin; ++r) {
     write_row(work.context, unit.row_begin + r, result.largest[r], result.sum[r], work.outputs + r * work.value_columns);
+    if (job.statistics != nullptr)
+      observe_decoded(work.context, unit.row_begin + r, work.kept + r * part_stride, 0, result.largest[r], result.sum[r],
+                      work.kept + decode_rows * part_stride);
+  }
 }
 
 void DecodePart(const AttentionJob& job, const AttentionUnit& unit, std::int64_t part, float* parts, float* scratch) {
@@ -288,10 +306,11 @@ void DecodePart(const AttentionJob& job, const AttentionUnit& unit, std::int64_t
     for (std::int64_t x = 0; x < job.call->value_dim; ++x) to[x] = work.outputs[r * work.value_columns + x];
     to[job.call->value_dim] = result.largest[r];
     to[job.call->value_dim + 1] = result.sum[r];
+    for (std::int64_t j = 0; work.kept != nullptr && j < decode_part_keys; ++j) to[job.call->value_dim + 2 + j] = work.kept[r * part_stride + j];
   }
 }
 
-void DecodeMerge(const AttentionJob& job, const AttentionUnit& unit, std::int64_t part_count, float* parts) {
+void DecodeMerge(const AttentionJob& job, const AttentionUnit& unit, std::int64_t part_count, float* parts, float* scratch) {
   const std::int64_t width = job.call->value_dim, rows = unit.row_end - unit.row_begin, step = decode_part_floats(*job.call);
   ScoreContext context;
   context.job = &job;
@@ -310,6 +329,8 @@ void DecodeMerge(const AttentionJob& job, const AttentionUnit& unit, std::int64_
       all[width] = largest;
     }
     write_row(context, unit.row_begin + r, all[width], all[width + 1], all);
+    if (job.statistics != nullptr)
+      observe_decoded(context, unit.row_begin + r, all + width + 2, rows * step, all[width], all[width + 1], scratch);
   }
 }
 
@@ -339,9 +360,9 @@ void decode_part(const AttentionJob& job, const AttentionUnit& unit, std::int64_
   using namespace attention;
   HWY_DYNAMIC_DISPATCH(DecodePart)(job, unit, part, parts, scratch);
 }
-void decode_merge(const AttentionJob& job, const AttentionUnit& unit, std::int64_t part_count, float* parts) {
+void decode_merge(const AttentionJob& job, const AttentionUnit& unit, std::int64_t part_count, float* parts, float* scratch) {
   using namespace attention;
-  HWY_DYNAMIC_DISPATCH(DecodeMerge)(job, unit, part_count, parts);
+  HWY_DYNAMIC_DISPATCH(DecodeMerge)(job, unit, part_count, parts, scratch);
 }
 }  // namespace attend
 #endif

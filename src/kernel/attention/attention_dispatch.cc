@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "attend/attention.h"
@@ -13,13 +14,13 @@
 #include "core/threads.h"
 #include "kernel/attention/attention_dropout.h"
 #include "kernel/attention/attention_plan.h"
+#include "kernel/attention/attention_statistics.h"
 
 namespace attend {
 namespace {
 
 // Rows of one tiled unit at most: enough to pay for packing the keys, few enough to keep its sums in the second cache.
 constexpr std::int64_t unit_rows = 480;
-constexpr std::int64_t unit_row_step = 48;
 
 std::int64_t up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
 
@@ -73,10 +74,10 @@ std::int64_t rows_per_unit(std::int64_t rows, std::int64_t units_without_split) 
   std::int64_t most = unit_rows;
   if (threads() > 1) {
     const std::int64_t wanted = (threads() * 4 + units_without_split - 1) / units_without_split;
-    most = std::clamp(up((rows + wanted - 1) / wanted, unit_row_step), unit_row_step, unit_rows);
+    most = std::clamp(up((rows + wanted - 1) / wanted, block_rows), block_rows, unit_rows);
   }
   const std::int64_t pieces = (rows + most - 1) / most;
-  return up((rows + pieces - 1) / pieces, unit_row_step);
+  return up((rows + pieces - 1) / pieces, block_rows);
 }
 
 void add_tiled(std::vector<AttentionUnit>& units, AttentionUnit unit, std::int64_t rows, std::int64_t units_without_split,
@@ -153,9 +154,10 @@ void run_long_units(const AttentionJob& job, const Lists& all, float* scratch, s
     decode_part(job, all.long_units[unit], task - begin_of(unit), parts.data() + begin_of(unit) * decode_rows * step,
                 scratch + worker * scratch_size);
   });
-  parallel_for(static_cast<std::int64_t>(all.long_units.size()), [&](std::int64_t task, int) {
+  parallel_for(static_cast<std::int64_t>(all.long_units.size()), [&](std::int64_t task, int worker) {
     const auto unit = static_cast<std::size_t>(task);
-    decode_merge(job, all.long_units[unit], all.part_ends[unit] - begin_of(unit), parts.data() + begin_of(unit) * decode_rows * step);
+    decode_merge(job, all.long_units[unit], all.part_ends[unit] - begin_of(unit), parts.data() + begin_of(unit) * decode_rows * step,
+                 scratch + worker * scratch_size);
   });
 }
 
@@ -215,7 +217,9 @@ const char* const entry_names[] = {"explicit", "decode", "tiled"};
 
 void attention_forward(const AttentionCall& call) {
   check_forward(call);
-  const AttentionJob job = make_job(call);
+  AttentionJob job = make_job(call);
+  std::optional<StatisticsPlan> statistics;
+  if (call.statistics != nullptr) job.statistics = &statistics.emplace(call);
   if (call.edit_counts != nullptr) count_edits(call, call.edit_counts);
   Lists& all = lists();
   const ForwardPlan plan = plan_forward(job, all);
@@ -238,6 +242,34 @@ void attention_forward(const AttentionCall& call) {
     }
   });
   if (!all.long_units.empty()) run_long_units(job, all, scratch.data(), scratch_size);
+}
+
+void attention_weights(const AttentionCall& forward, std::span<const WeightsTile> tiles) {
+  check_weights(forward, tiles);
+  const AttentionJob job = make_job(forward);
+  // Pieces of one block of keys, which is packed once, and as many rows as a unit has.
+  std::vector<WeightsTile> pieces;
+  for (const WeightsTile& tile : tiles) {
+    const std::int64_t stride = tile.row_stride != 0 ? tile.row_stride : tile.key_end - tile.key_begin;
+    for (std::int64_t query = tile.query_begin; query < tile.query_end; query += unit_rows)
+      for (std::int64_t key = tile.key_begin; key < tile.key_end; key += block_keys) {
+        WeightsTile piece = tile;
+        const std::int64_t offset = (query - tile.query_begin) * stride + key - tile.key_begin;
+        piece.query_begin = query;
+        piece.query_end = std::min(tile.query_end, query + unit_rows);
+        piece.key_begin = key;
+        piece.key_end = std::min(tile.key_end, key + block_keys);
+        piece.row_stride = stride;
+        if (tile.scores != nullptr) piece.scores += offset;
+        if (tile.weights != nullptr) piece.weights += offset;
+        pieces.push_back(piece);
+      }
+  }
+  const std::int64_t scratch_size = up(rebuild_scratch(forward), 16);
+  Buffer scratch(pieces.empty() ? 0 : scratch_size * threads());
+  parallel_for(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t task, int worker) {
+    rebuild_weights(job, pieces[static_cast<std::size_t>(task)], scratch.data() + worker * scratch_size);
+  });
 }
 
 std::string explain(const AttentionCall& call) {
@@ -381,7 +413,7 @@ void plan_backward(const AttentionCall& call, const AttentionGradients& gradient
     parts.clear();
     for (const BackwardPart& part : whole) {
       const std::int64_t wanted = threads() * 4;
-      const std::int64_t rows = part.unit.row_end, row_step = up((rows + wanted - 1) / wanted, unit_row_step);
+      const std::int64_t rows = part.unit.row_end, row_step = up((rows + wanted - 1) / wanted, block_rows);
       for (std::int64_t begin = 0; begin < rows && gradients.query.data != nullptr; begin += row_step) {
         BackwardPart piece = part;
         piece.unit.row_begin = begin;

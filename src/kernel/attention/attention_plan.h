@@ -10,6 +10,12 @@
 
 namespace attend {
 
+struct StatisticsPlan;
+
+// Rows of scores at a time, and keys at a time; blocks of keys start at multiples of their size.
+inline constexpr std::int64_t block_rows = 48;
+inline constexpr std::int64_t block_keys = 256;
+
 // A call of at most this many query rows a key head is answered by the decode implementation.
 inline constexpr std::int64_t decode_rows = 4;
 
@@ -36,6 +42,7 @@ struct AttentionJob {
   bool plain_scores = true;       // no score rule beyond the scale and the sink
   std::uint32_t drop_below = 0;   // a weight is dropped when its 16 random bits are below this; 0: no dropout
   float kept_factor = 1;          // see kept_factor_of
+  const StatisticsPlan* statistics = nullptr;  // null: none are asked for
   // Edits by item: list 0 is of those that name every item, list 1 + i of item i; each holds indices of call->edits in order.
   std::vector<std::int32_t> edit_order, edit_begins;
   std::vector<LockedScore> locks;  // by item, head, query, key
@@ -71,6 +78,7 @@ void count_edits(const AttentionCall& call, std::int64_t* counts);
 
 // attention_check.cc: throw Error before anything is computed.
 void check_forward(const AttentionCall& call);
+void check_weights(const AttentionCall& forward, std::span<const WeightsTile> tiles);
 void check_backward(const AttentionCall& forward, const AttentionGradients& gradients);
 
 // The tiled, explicit and decode implementations. `scratch` holds at least the number of floats the first returns, is
@@ -83,13 +91,20 @@ void explicit_forward(const AttentionJob& job, const AttentionUnit& unit, float*
 // Keys of a unit are split in parts of this many, whatever the machine and the threads; the parts are merged in order.
 inline constexpr std::int64_t decode_part_keys = 512;
 std::int64_t decode_scratch(const AttentionCall& call);
-// Floats of one part's result for one row: value_dim sums, the largest score and the sum of weights.
-inline std::int64_t decode_part_floats(const AttentionCall& call) { return call.value_dim + 2; }
+// Floats of one part's result for one row: value_dim sums, the largest score and the sum of weights; and the scores, when
+// there are statistics to be made of them.
+inline std::int64_t decode_part_floats(const AttentionCall& call) {
+  return call.value_dim + 2 + (call.statistics != nullptr ? decode_part_keys : 0);
+}
 // Answers a unit whose keys fit one part.
 void decode_forward(const AttentionJob& job, const AttentionUnit& unit, float* scratch);
 // Answers part `part` of a longer unit into `parts` [parts, rows, decode_part_floats]; decode_merge joins them.
 void decode_part(const AttentionJob& job, const AttentionUnit& unit, std::int64_t part, float* parts, float* scratch);
-void decode_merge(const AttentionJob& job, const AttentionUnit& unit, std::int64_t part_count, float* parts);
+void decode_merge(const AttentionJob& job, const AttentionUnit& unit, std::int64_t part_count, float* parts, float* scratch);
+
+// Fills a tile of at most block_keys keys, row_stride given. `scratch` as above.
+std::int64_t rebuild_scratch(const AttentionCall& call);
+void rebuild_weights(const AttentionJob& job, const WeightsTile& tile, float* scratch);
 
 // Backward of rows [unit.row_begin, unit.row_end) against keys [key_begin, key_end) of the unit's item. `want_query`
 // adds to the query gradient, `want_key` to those of key, value, relative table and bias. Sums are taken in the same

@@ -239,6 +239,60 @@ ReferenceAttention reference_forward(const AttentionCall& call) {
   return result;
 }
 
+ReferenceStatistics reference_statistics(const AttentionCall& call) {
+  const AttentionStatistics& wanted = *call.statistics;
+  std::vector<std::int64_t> heads(wanted.heads.begin(), wanted.heads.end());
+  for (std::int64_t head = 0; head < call.query_heads && wanted.heads.empty(); ++head) heads.push_back(head);
+  const auto chosen = static_cast<std::int64_t>(heads.size());
+  const std::int64_t size = query_rows(call) * chosen;
+  ReferenceStatistics result;
+  for (auto* values : {&result.entropy, &result.distance, &result.first, &result.self, &result.previous, &result.sink}) values->assign(at(size), 0.0);
+  result.list_mass.assign(at(size * wanted.lists), 0.0);
+  result.top_keys.assign(at(size * wanted.top), -1);
+  result.top_weights.assign(at(size * wanted.top), 0.0);
+  std::vector<double> weights;
+  for (std::int64_t index = 0; index < static_cast<std::int64_t>(call.items.size()); ++index)
+    for (std::int64_t h = 0; h < chosen; ++h) {
+      const Place place(call, index, heads[at(h)]);
+      for (std::int64_t i = 0; i < place.item.queries; ++i) {
+        const std::vector<Score> scores = score_row(place, i);
+        const double log_sum = soften(scores, sink_of(call, place.head), weights);
+        if (log_sum == minus_infinity) continue;
+        const std::int64_t row = (place.item.query_begin + i) * chosen + h;
+        const bool nothing_left = locked_sum(scores) > 1 - 1e-6;
+        const auto value = [&](std::int64_t j) {
+          const Score& score = scores[at(j)];
+          return score.lock >= 0 ? std::log(score.lock) + log_sum : nothing_left ? minus_infinity : score.value;
+        };
+        double keys_share = 0;
+        std::vector<std::int64_t> order;
+        for (std::int64_t j = 0; j < place.item.keys; ++j) {
+          const double weight = weights[at(j)];
+          const std::int64_t query = place.query_position(i), key = place.key_position(j);
+          keys_share += weight;
+          if (weight > 0) result.entropy[at(row)] -= weight * std::log(weight);
+          result.distance[at(row)] += weight * static_cast<double>(std::llabs(query - key));
+          if (key == 0) result.first[at(row)] += weight;
+          if (key == query) result.self[at(row)] += weight;
+          if (key == query - 1) result.previous[at(row)] += weight;
+          for (std::int64_t list = 0; list < wanted.lists; ++list)
+            if (std::any_of(wanted.spans.begin(), wanted.spans.end(), [&](const KeySpan& span) {
+                  return span.list == list && (span.item == -1 || span.item == index) && span.begin <= j && j < span.end;
+                }))
+              result.list_mass[at(row * wanted.lists + list)] += weight;
+          if (value(j) != minus_infinity) order.push_back(j);
+        }
+        result.sink[at(row)] = call.rules.sinks.empty() ? 0 : 1 - keys_share;
+        std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return value(a) > value(b); });
+        for (std::int64_t t = 0; t < std::min(wanted.top, static_cast<std::int64_t>(order.size())); ++t) {
+          result.top_keys[at(row * wanted.top + t)] = order[at(t)];
+          result.top_weights[at(row * wanted.top + t)] = weights[at(order[at(t)])];
+        }
+      }
+    }
+  return result;
+}
+
 ReferenceGradients reference_backward(const AttentionCall& call, HeadsView output_gradient) {
   const AttentionJob job = make_job(call);
   const std::int64_t rows = query_rows(call), group = call.query_heads / call.key_heads;

@@ -29,6 +29,15 @@ std::vector<double> reference_scores(const AttentionCall& call, std::int64_t ite
 // Softmax of them, before dropout.
 std::vector<double> reference_weights(const AttentionCall& call, std::int64_t item, std::int64_t head);
 
+// As the outputs of AttentionStatistics, all of them; rows as far as the items reach.
+struct ReferenceStatistics {
+  std::vector<double> entropy, distance, first, self, previous, sink;  // [query rows, H]
+  std::vector<double> list_mass;                                       // [query rows, H, lists]
+  std::vector<std::int64_t> top_keys;                                  // [query rows, H, top]
+  std::vector<double> top_weights;
+};
+ReferenceStatistics reference_statistics(const AttentionCall& call);
+
 ReferenceAttention reference_forward(const AttentionCall& call);
 
 // `output_gradient` is laid out as gradients.output_gradient would be.

@@ -100,16 +100,16 @@ HWY_INLINE std::int64_t relative_floats(const AttentionCall& call, std::int64_t 
   return call.query_heads / call.key_heads * rounded_up(keys + most_rows + 1, 16);
 }
 
-// Writes the relative bias of all index differences a unit can meet.
-inline HWY_NOINLINE void lay_out_relative(ScoreContext& context, float* table) {
+// Writes the relative bias of all index differences that a unit can meet with keys [key_begin, key_end).
+inline HWY_NOINLINE void lay_out_relative(ScoreContext& context, float* table, std::int64_t key_begin, std::int64_t key_end) {
   const RelativeBias& relative = context.call->rules.relative;
   const AttentionUnit& unit = *context.unit;
   const std::int64_t query_begin = context.query(unit.row_begin), query_end = context.query(unit.row_end - 1) + 1;
   const std::int64_t shift = context.item->key_position - context.item->query_position - relative.first_distance;
   const auto last = static_cast<std::int64_t>(relative.buckets.size()) - 1;
   context.relative = table;
-  context.relative_first = -(query_end - 1);
-  const std::int64_t used = context.item->keys - 1 - query_begin - context.relative_first + 1;
+  context.relative_first = key_begin - (query_end - 1);
+  const std::int64_t used = key_end - 1 - query_begin - context.relative_first + 1;
   context.relative_size = rounded_up(used, 16);
   for (std::int64_t h = 0; h < unit.head_count; ++h)
     for (std::int64_t step = 0; step < used; ++step) {
@@ -246,6 +246,30 @@ HWY_INLINE void finish_scores(const ScoreContext& context, const Rectangle& at, 
   }
 }
 
+// Columns of a block of rows: element x of row r at x * block_rows + r, times the scale. `zeros` holds head_dim floats.
+HWY_INLINE void pack_queries(const ScoreContext& context, std::int64_t row, std::int64_t rows, const float* zeros, float* out) {
+  const float* pointers[block_rows];
+  const std::int64_t padded = rounded_up(rows, lanes);
+  for (std::int64_t r = 0; r < padded; ++r) pointers[r] = r < rows ? query_row(context, row + r) : zeros;
+  for (std::int64_t r = 0; r < padded; r += lanes)
+    transpose_rows(pointers + r, context.call->head_dim, context.job->scale, out + r, block_rows);
+}
+
+// Panels [head_dim, keys] of keys [first, first + count).
+HWY_INLINE void pack_keys(const ScoreContext& context, std::int64_t first, std::int64_t count, const float* zeros, float* out) {
+  const float* rows[block_keys + 16];
+  key_rows(context, context.call->key, context.item->key_pages, context.call->head_dim, first, count, zeros, rounded_up(count, lanes) - count,
+           rows);
+  pack_transposed(rows, count, context.call->head_dim, out);
+}
+
+// Scores of a rectangle of the block of keys that is packed; queries and scores start at its first row.
+HWY_INLINE void block_of_scores(const ScoreContext& context, const Rectangle& at, const float* queries, const float* keys, float* scores) {
+  multiply_columns(at.rows, at.begin, at.end, context.call->head_dim, queries, block_rows, keys, rounded_up(at.keys, lanes), scores,
+                   score_stride);
+  finish_scores(context, at, scores, nullptr);
+}
+
 // The part of block [key, key + keys) that rows [row, row + rows) may see. False: nothing of it.
 HWY_INLINE bool find_rectangle(const ScoreContext& context, std::int64_t row, std::int64_t rows, std::int64_t key, std::int64_t keys,
                                Rectangle& at) {
@@ -286,6 +310,24 @@ HWY_INLINE Rectangle part_of(const ScoreContext& context, const Rectangle& at, s
   part.end = smaller(rounded_up(larger(end, 0), lanes), at.end);
   if (part.end <= part.begin) part.end = part.begin;
   return part;
+}
+
+// A row's denominator with the sink in it, relative to `largest` in units of log2.
+struct Denominator {
+  float largest, sum;
+  float factor;  // 2^(largest of the keys - largest)
+  float sink;    // the sink's part of the sum
+};
+
+HWY_INLINE Denominator denominator_of(const AttentionCall& call, std::int64_t head, float largest, float sum) {
+  if (call.rules.sinks.empty()) return {largest, sum, 1, 0};
+  const float sink = call.rules.sinks[static_cast<std::size_t>(head)] * log2_e;
+  if (sink > largest) {
+    const float factor = exp2_of(largest - sink);
+    return {sink, sum * factor + 1, factor, 1};
+  }
+  const float part = exp2_of(sink - largest);
+  return {largest, sum + part, 1, part};
 }
 
 // ---- Dropout -----------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "kernel/attention/attention_plan.h"
 
 // GCC keeps an array of vectors in registers only if every loop over it is unrolled.
 #ifndef ATTEND_UNROLL
@@ -34,10 +35,8 @@ using Vector = hn::Vec<Tag>;
 constexpr std::int64_t lanes = HWY_LANES(float);
 constexpr std::int64_t panel = 2 * lanes;
 
-// Rows of scores at a time, keys at a time, and floats from one row of scores to the next: not a power of two, which
-// would send the rows of a tile to the same few sets of the first cache.
-constexpr std::int64_t block_rows = 48;
-constexpr std::int64_t block_keys = 256;
+// Floats from one row of scores to the next: not a power of two, which would send the rows of a tile to the same few sets
+// of the first cache.
 constexpr std::int64_t score_stride = block_keys + 16;
 
 // Rows of a register tile two vectors wide: sums, two vectors of B and one of A fit the registers.
@@ -245,13 +244,15 @@ inline HWY_NOINLINE void mend_spoiled(std::int64_t count, std::int64_t depth, co
 constexpr float log2_e = 1.44269504088896341f;
 constexpr float ln_2 = 0.693147180559945309f;
 
-// 2^x for x up to about 0; exactly 0 for minus infinity, NaN for NaN. Relative error below 2e-7: 2^fraction by a
-// polynomial fitted on [-1/2, 1/2], its constant kept at 1.
-HWY_INLINE Vector exp2_of(Vector x) {
+// Keeps exponents where they can be summed: 2^x is 0 in float far above. In this order NaN stays NaN.
+HWY_INLINE Vector clamp_exponent(Vector x) {
   const Tag d;
-#if HWY_TARGET == HWY_AVX3
-  x = hn::Max(hn::Set(d, -200.0f), x);  // in this order NaN stays NaN
-#endif
+  return hn::Max(hn::Set(d, -200.0f), x);
+}
+
+// As exp2_of, for x not below -200 on AVX3.
+HWY_INLINE Vector exp2_of_clamped(Vector x) {
+  const Tag d;
   const Vector whole = hn::Round(x);
   const Vector r = hn::Sub(x, whole);
   Vector p = hn::Set(d, 0.00132647273f);
@@ -267,6 +268,16 @@ HWY_INLINE Vector exp2_of(Vector x) {
   const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, whole), hn::Set(di, 127)));
   const Vector scaled = hn::Mul(p, hn::BitCast(d, power));  // a product, so that NaN stays NaN
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0f)), scaled);
+#endif
+}
+
+// 2^x for x up to about 0; exactly 0 for minus infinity, NaN for NaN. Relative error below 2e-7: 2^fraction by a
+// polynomial fitted on [-1/2, 1/2], its constant kept at 1.
+HWY_INLINE Vector exp2_of(Vector x) {
+#if HWY_TARGET == HWY_AVX3
+  return exp2_of_clamped(clamp_exponent(x));
+#else
+  return exp2_of_clamped(x);
 #endif
 }
 

@@ -10,6 +10,7 @@
 #include "hwy/highway.h"
 #include "kernel/attention/attention_plan.h"
 #include "kernel/attention/attention_scores-inl.h"
+#include "kernel/attention/attention_statistics-inl.h"
 #include "kernel/attention/attention_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,14 +25,15 @@ struct Forward {
   float *queries, *outputs, *largest, *sums, *log_sums, *keys, *values, *scores;
   std::uint32_t* words;
   const float* zeros;
-  const float* rows[block_keys + 16];
+  Observed seen;
   const float* value_rows[block_keys + 16];
 };
 
 std::int64_t TiledScratch(const AttentionCall& call, std::int64_t most_rows) {
   const std::int64_t rows = rounded_up(most_rows, block_rows), values = rounded_up(call.value_dim, 16);
   return rows * (call.head_dim + values + 3) + block_keys * (call.head_dim + values) + (block_rows + 4) * score_stride + block_keys +
-         call.head_dim + call.value_dim + relative_floats(call, most_rows) + static_cast<std::int64_t>(call.edits.size()) + 17 * 16;
+         call.head_dim + call.value_dim + relative_floats(call, most_rows) + observed_floats(call, rows) +
+         static_cast<std::int64_t>(call.edits.size()) + 17 * 16;
 }
 
 void prepare(const AttentionJob& job, const AttentionUnit& unit, float* scratch, Forward& work) {
@@ -60,23 +62,9 @@ void prepare(const AttentionJob& job, const AttentionUnit& unit, float* scratch,
   work.zeros = zeros;
   float* edits = carver.take(static_cast<std::int64_t>(call.edits.size()));
   if (unit.entry == AttentionEntry::explicit_heads && !call.edits.empty()) find_edits(context, edits);
-  if (call.rules.relative.table != nullptr && consecutive(*context.item)) lay_out_relative(context, carver.take(0));
-}
-
-// Columns of a block of rows: element x of row r at x * block_rows + r, times the scale.
-void pack_queries(const Forward& work, std::int64_t row, std::int64_t rows, float* out) {
-  const float* pointers[block_rows];
-  const std::int64_t padded = rounded_up(rows, lanes);
-  for (std::int64_t r = 0; r < padded; ++r) pointers[r] = r < rows ? query_row(work.context, row + r) : work.zeros;
-  for (std::int64_t r = 0; r < padded; r += lanes)
-    transpose_rows(pointers + r, work.context.call->head_dim, work.context.job->scale, out + r, block_rows);
-}
-
-void pack_keys(Forward& work, std::int64_t first, std::int64_t count) {
-  const ScoreContext& context = work.context;
-  key_rows(context, context.call->key, context.item->key_pages, context.call->head_dim, first, count, work.zeros,
-           rounded_up(count, lanes) - count, work.rows);
-  pack_transposed(work.rows, count, context.call->head_dim, work.keys);
+  if (job.statistics != nullptr) start_observing(*job.statistics, rows, carver, work.seen);
+  if (call.rules.relative.table != nullptr && consecutive(*context.item))
+    lay_out_relative(context, carver.take(0), 0, context.item->keys);
 }
 
 bool pack_values(Forward& work, std::int64_t first, std::int64_t count) {
@@ -86,13 +74,6 @@ bool pack_values(Forward& work, std::int64_t first, std::int64_t count) {
   const bool healthy = pack_rows(work.value_rows, count, context.call->value_dim, 1.0f, work.values);
   if (!healthy) clear_spoiled(work.values, count * work.value_columns);
   return healthy;
-}
-
-// Scores of a rectangle of the block of keys that is packed; queries and scores start at its first row.
-void block_of_scores(const Forward& work, const Rectangle& at, const float* queries, float* scores) {
-  multiply_columns(at.rows, at.begin, at.end, work.context.call->head_dim, queries, block_rows, work.keys, rounded_up(at.keys, lanes),
-                   scores, score_stride);
-  finish_scores(work.context, at, scores, nullptr);
 }
 
 // Turns scores into weights relative to the row's running maximum, and brings its sum and output to the new maximum.
@@ -160,29 +141,17 @@ void finish_row(const Forward& work, std::int64_t row, std::int64_t local) {
   const AttentionCall& call = *work.context.call;
   const Tag d;
   const std::int64_t head = work.context.head(row), query = work.context.item->query_begin + work.context.query(row);
-  float largest = work.largest[local], sum = work.sums[local], factor = 0, log_sum = minus_infinity;
-  if (largest != minus_infinity) {
-    factor = 1;
-    if (call.rules.sinks.empty()) {
-      log_sum = (largest + work.log_sums[local]) * ln_2;
-    } else {
-      const float sink = call.rules.sinks[static_cast<std::size_t>(head)] * log2_e;
-      if (sink > largest) {
-        factor = exp2_of(largest - sink);
-        sum = sum * factor + 1;
-        largest = sink;
-      } else {
-        sum += exp2_of(sink - largest);
-      }
-      log_sum = (largest + std::log2(sum)) * ln_2;
-    }
-    factor *= work.context.job->kept_factor / sum;
+  float factor = 0, log_sum = minus_infinity;
+  if (work.largest[local] != minus_infinity) {
+    const Denominator all = denominator_of(call, head, work.largest[local], work.sums[local]);
+    log_sum = (all.largest + (call.rules.sinks.empty() ? work.log_sums[local] : std::log2(all.sum))) * ln_2;
+    factor = all.factor * (work.context.job->kept_factor / all.sum);
   }
   if (work.context.locked) {
     const RowLocks locks = locks_of(*work.context.job, work.context.unit->item, head, work.context.query(row));
     if (!locks.scores.empty()) {
       // Where the sink alone shares with the locks, it is the denominator.
-      if (largest == minus_infinity && !call.rules.sinks.empty()) log_sum = call.rules.sinks[static_cast<std::size_t>(head)];
+      if (work.largest[local] == minus_infinity && !call.rules.sinks.empty()) log_sum = call.rules.sinks[static_cast<std::size_t>(head)];
       finish_locked_row(work, locks, head, work.context.query(row), factor, log_sum, local);
       return;
     }
@@ -201,7 +170,8 @@ void finish_row(const Forward& work, std::int64_t row, std::int64_t local) {
 }
 
 // Scores and weights of a rectangle; local is its first row counted from the unit's.
-void weigh(const Forward& work, const Rectangle& at, std::int64_t local, const float* queries, float* scores, bool fresh) {
+template <bool observed>
+void weigh(Forward& work, const Rectangle& at, std::int64_t local, const float* queries, float* scores, bool fresh) {
   if (at.begin == at.end) {
     for (std::int64_t r = local; r < local + at.rows && fresh; ++r) {
       work.largest[r] = minus_infinity;
@@ -209,10 +179,15 @@ void weigh(const Forward& work, const Rectangle& at, std::int64_t local, const f
     }
     return;
   }
-  block_of_scores(work, at, queries, scores);
-  for (std::int64_t r = 0; r < at.rows; ++r)
-    soften_row(scores + r * score_stride, at.begin, at.end, fresh, work.largest + local + r, work.sums + local + r,
-               work.outputs + (local + r) * work.value_columns, work.value_columns);
+  block_of_scores(work.context, at, queries, work.keys, scores);
+  for (std::int64_t r = 0; r < at.rows; ++r) {
+    if (observed && observes(work.seen, work.context, at.row + r))
+      soften_observed(work.seen, work.context, at, at.row + r, local + r, scores + r * score_stride, fresh, work.largest + local + r,
+                      work.sums + local + r, work.outputs + (local + r) * work.value_columns, work.value_columns);
+    else
+      soften_row(scores + r * score_stride, at.begin, at.end, fresh, work.largest + local + r, work.sums + local + r,
+                 work.outputs + (local + r) * work.value_columns, work.value_columns);
+  }
 }
 
 void add_weighted(const Forward& work, const Rectangle& at, const float* weights, float* outputs, bool fresh, bool healthy) {
@@ -228,7 +203,8 @@ void add_weighted(const Forward& work, const Rectangle& at, const float* weights
                                    outputs, work.value_columns);
 }
 
-void run_unit(Forward& work) {
+template <bool observed>
+void run_blocks(Forward& work) {
   const AttentionUnit& unit = *work.context.unit;
   const AttentionCall& call = *work.context.call;
   const std::int64_t rows = unit.row_end - unit.row_begin, keys = work.context.item->keys;
@@ -243,18 +219,19 @@ void run_unit(Forward& work) {
       Rectangle at;
       if (!find_rectangle(work.context, unit.row_begin + local, smaller(block_rows, rows - local), key, count, at)) continue;
       if (!ready) {
-        pack_keys(work, key, count);
+        pack_keys(work.context, key, count, work.zeros, work.keys);
         healthy = pack_values(work, key, count);
+        if (observed) enter_block(work.context, key, count, work.seen);
         ready = true;
       }
       float* queries = work.queries + local * call.head_dim;
-      if ((packed >> b & 1) == 0) pack_queries(work, at.row, at.rows, queries);
+      if ((packed >> b & 1) == 0) pack_queries(work.context, at.row, at.rows, work.zeros, queries);
       packed |= std::uint64_t{1} << b;
       const bool fresh = (started >> b & 1) == 0, split = splits(work.context, at);
       started |= std::uint64_t{1} << b;
       const std::int64_t step = split ? part_rows : at.rows;
       for (std::int64_t r = 0; r < at.rows; r += step)
-        weigh(work, split ? part_of(work.context, at, r) : at, local + r, queries + r, work.scores + r * score_stride, fresh);
+        weigh<observed>(work, split ? part_of(work.context, at, r) : at, local + r, queries + r, work.scores + r * score_stride, fresh);
       if (work.context.job->drop_below != 0) drop_weights(work.context, at, work.words, work.scores);
       for (std::int64_t r = 0; r < at.rows; r += step)
         add_weighted(work, split ? part_of(work.context, at, r) : at, work.scores + r * score_stride,
@@ -268,7 +245,16 @@ void run_unit(Forward& work) {
     for (std::int64_t r = 0; r < rows; r += lanes)
       hn::StoreU(hn::Log2(d, hn::LoadU(d, work.sums + r)), d, work.log_sums + r);
   }
-  for (std::int64_t r = 0; r < rows; ++r) finish_row(work, unit.row_begin + r, r);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    finish_row(work, unit.row_begin + r, r);
+    if (observed && observes(work.seen, work.context, unit.row_begin + r))
+      write_statistics(work.seen, work.context, unit.row_begin + r, r, work.largest[r], work.sums[r]);
+  }
+}
+
+void run_unit(Forward& work) {
+  if (work.context.job->statistics != nullptr) run_blocks<true>(work);
+  else run_blocks<false>(work);
 }
 
 void TiledForward(const AttentionJob& job, const AttentionUnit& unit, float* scratch) {
@@ -288,14 +274,10 @@ void write_matrices(const Forward& work, const Rectangle& at, std::int64_t local
       for (std::int64_t j = at.begin; j < end; ++j) request.scores[to + j] = s[j];
     const RowLocks locks = work.context.locked ? locks_of(*work.context.job, request.item, request.head, query) : RowLocks{};
     if (request.weights != nullptr && work.largest[local + r] != minus_infinity) {
-      float largest = work.largest[local + r], sum = work.sums[local + r], factor = 1;
-      if (!call.rules.sinks.empty()) {
-        const float sink = call.rules.sinks[static_cast<std::size_t>(request.head)] * log2_e;
-        if (sink > largest) factor = exp2_of(largest - sink);
-        sum = sink > largest ? sum * factor + 1 : sum + exp2_of(sink - largest);
-      }
-      if (!locks.scores.empty()) factor *= static_cast<float>(1 - locks.sum);
-      factor /= sum;
+      const float largest = work.largest[local + r];
+      const Denominator all = denominator_of(call, request.head, largest, work.sums[local + r]);
+      const float left = locks.scores.empty() ? 1 : static_cast<float>(1 - locks.sum);
+      const float factor = all.factor * left / all.sum;
       for (std::int64_t j = at.begin; j < end; ++j) request.weights[to + j] = exp2_of(s[j] * log2_e - largest) * factor;
     }
     for (const LockedScore& lock : locks.scores) {
@@ -320,12 +302,12 @@ void ExplicitForward(const AttentionJob& job, const AttentionUnit& unit, float* 
     }
     for (std::int64_t key = 0; key < keys; key += block_keys) {
       const std::int64_t count = smaller(block_keys, keys - key);
-      pack_keys(work, key, count);
+      pack_keys(work.context, key, count, work.zeros, work.keys);
       for (std::int64_t local = 0; local < rows; local += block_rows) {
         Rectangle at;
         if (!find_rectangle(work.context, unit.row_begin + local, smaller(block_rows, rows - local), key, count, at)) continue;
-        pack_queries(work, at.row, at.rows, work.queries + local * job.call->head_dim);
-        block_of_scores(work, at, work.queries + local * job.call->head_dim, work.scores);
+        pack_queries(work.context, at.row, at.rows, work.zeros, work.queries + local * job.call->head_dim);
+        block_of_scores(work.context, at, work.queries + local * job.call->head_dim, work.keys, work.scores);
         write_matrices(work, at, local, request);
       }
     }
