@@ -54,6 +54,9 @@ struct Parameter {
 
 struct RunOptions {
   Probe* probe = nullptr;
+  // What the probe knows each item of the batch by, one an item (an input may come in another batch at every step);
+  // empty: 0, 1, ...
+  std::span<const std::int64_t> item_numbers = {};
   bool dropout = false;            // as in training; with the config's probabilities
   std::uint64_t dropout_seed = 0;  // a new one for every step
   const Mask* self_mask = nullptr; // instead of the stack's default self-attention mask; spans must outlive the call and backward
@@ -140,11 +143,14 @@ class Model {
   States decode_cached_from(const States& rows, std::span<KvCache* const> caches, const StackRange& range,
                             const RunOptions& options = {}) const;
 
-  // The encoder's keys and values for every decoder layer, computed once for all items.
-  std::shared_ptr<const CrossMemory> share_memory(const States& memory) const;
+  // The encoder's keys and values for every decoder layer, computed once for all items. Here a probe meets the sites
+  // decoder.N.cross.key and .value, which decode_cached() does not visit again.
+  std::shared_ptr<const CrossMemory> share_memory(const States& memory, const RunOptions& options = {}) const;
 
-  // [rows, vocabulary] from states after the final norm.
+  // [rows, vocabulary] from states after the final norm. Of rows alone a probe is told that they are one item; with their
+  // offsets, and after a cache the position of each item's first row, it is told whose they are.
   Tensor logits(const Tensor& states, const RunOptions& options = {}) const;
+  Tensor logits(const States& states, const RunOptions& options = {}, std::span<const std::int64_t> first_positions = {}) const;
   // Loss of the same logits against labels, never holding them all (see ops.h linear_cross_entropy).
   LossResult loss(const Tensor& states, std::span<const std::int32_t> labels, float smoothing = 0, float factor = 1) const;
   // [items, classes] of the classifier.

@@ -22,12 +22,17 @@ enum class Part { block, self, cross, feed_forward };
 
 enum class Point {
   // of a stack (layer -1, part block)
+  embedding_deviation,  // [rows, 1]: what the embedding's norm divides each row by; only where there is one
   embedded,      // after token and position embedding (and its norm, where there is one)
+  final_deviation,      // of the norm after the last block; only where there is one
   final_norm,
   logits,
   // of a block (part block)
   input,
   output,
+  // of self, cross and feed_forward
+  deviation,     // [rows, 1]: what the sublayer's norm divides each row by. A replaced one is taken as given: the norm is
+                 // then linear in its rows, also to the tape
   // of self and cross
   normed,        // what the projections read
   query, key, value,               // after projection, before rotation
@@ -53,14 +58,36 @@ struct Site {
 // Error(argument) listing the nearest names.
 std::string name_of(const Site& site);
 Site parse_site(const std::string& name);
-// Every site a stack of `layers` blocks has, in the order a run visits them.
-std::vector<Site> sites_of(StackKind stack, int layers, bool cross, bool rotary);
+// Every site a stack of `layers` blocks has, in the order a run visits them. A stack may lack a norm after its embedding
+// and after its last block.
+struct StackSites {
+  bool cross = false, rotary = false;
+  bool post_norm = false;                              // norms stand after the additions
+  bool embedding_norm = false, final_norm = true;
+};
+std::vector<Site> sites_of(StackKind stack, int layers, const StackSites& has);
+// The words of site names: "decoder", "cross", "weights".
+const char* name_of(StackKind stack);
+const char* name_of(Part part);
+const char* name_of(Point point);
 
 // What a visited value belongs to.
 struct Visit {
   Site site;
   std::int64_t item = -1;    // batch item, for scores and weights
   std::span<const std::int64_t> offsets;  // first row of each item, and the end; for the other sites
+  // Position of each item's first row in its sequence, when a run goes on after a cache; empty: 0 for all.
+  std::span<const std::int64_t> first_positions = {};
+  // What the caller calls each item (RunOptions::item_numbers); empty: 0, 1, ...
+  std::span<const std::int64_t> item_numbers = {};
+
+  std::int64_t items() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
+  std::int64_t first_position(std::int64_t of_item) const {
+    return first_positions.empty() ? 0 : first_positions[static_cast<std::size_t>(of_item)];
+  }
+  std::int64_t number(std::int64_t of_item) const {
+    return item_numbers.empty() ? of_item : item_numbers[static_cast<std::size_t>(of_item)];
+  }
 };
 
 class Probe {
@@ -75,8 +102,11 @@ class Probe {
   // replace it by another of the same shape. Under a tape the replacement is what later steps differentiate. Scores and
   // weights can be read only; score_edits changes them.
   virtual void visit(const Visit& visit, Tensor& value) = 0;
-  // Edits of the scores of this attention (part self or cross), for all items.
+  // Edits of the scores of this attention (part self or cross). ScoreEdit::item is an item's number (Visit::number); of
+  // numbers that are not in the batch nothing is edited.
   virtual std::vector<ScoreEdit> score_edits(StackKind, int /*layer*/, Part) const { return {}; }
+  // Told when they were made: how many visible scores each of them named.
+  virtual void scores_edited(StackKind, int /*layer*/, Part, std::span<const std::int64_t> /*counts*/) {}
   // Factors for the heads of this attention [heads], multiplied into head_output; empty: none.
   virtual std::vector<float> head_factors(StackKind, int /*layer*/, Part) const { return {}; }
 };
@@ -129,6 +159,7 @@ class ProbeList : public Probe {
   std::uint64_t heads(const Site& site) const override;
   void visit(const Visit& visit, Tensor& value) override;
   std::vector<ScoreEdit> score_edits(StackKind stack, int layer, Part part) const override;
+  void scores_edited(StackKind stack, int layer, Part part, std::span<const std::int64_t> counts) override;
   std::vector<float> head_factors(StackKind stack, int layer, Part part) const override;
 
  private:

@@ -24,9 +24,21 @@ std::uint64_t next_seed(StackRun& run) {
 
 float probability(const StackRun& run, double of_config) { return run.options.dropout ? static_cast<float>(of_config) : 0.0f; }
 
-Tensor normalize(const TransformerConfig& config, const NormParts& norm, const Tensor& x) {
+// A norm, and the site of its deviations. Where a probe left these alone, the norm is the plain one, to the bit and to the
+// tape.
+Tensor normalize(const StackRun& run, const Site& deviation, const NormParts& norm, const Tensor& x) {
+  const TransformerConfig& config = run.parts.config;
   const auto epsilon = static_cast<float>(config.norm_epsilon);
-  return config.norm == NormKind::rms ? rms_norm(x, norm.gain, epsilon) : layer_norm(x, norm.gain, norm.bias, epsilon);
+  const bool rms = config.norm == NormKind::rms;
+  if (run.options.probe && run.options.probe->wants(deviation)) {
+    const Tensor own = norm_deviations(x, !rms, epsilon);
+    Tensor deviations = own.clone();
+    const std::uint64_t storage = deviations.storage_number();
+    visit_site(run.options, deviation, run.offsets, run.first_positions, deviations);
+    if (deviations.storage_number() != storage || deviations.to_vector() != own.to_vector())
+      return norm_by(x, deviations, norm.gain, norm.bias, !rms);
+  }
+  return rms ? rms_norm(x, norm.gain, epsilon) : layer_norm(x, norm.gain, norm.bias, epsilon);
 }
 
 // One sublayer of one block: knows its place, so that sites need only a point.
@@ -37,14 +49,14 @@ struct Place {
 
   Site site(Point point) const { return {run.stack.kind, layer, part, point}; }
   void visit(Point point, Tensor& value) const {
-    if (run.options.probe) visit_site(run.options, site(point), run.offsets, value);
+    if (run.options.probe) visit_site(run.options, site(point), run.offsets, run.first_positions, value);
   }
 };
 
 // Norm before, or residual addition and norm after: the frame of every sublayer.
 Tensor enter(const Place& place, const NormParts& norm, const Tensor& x) {
   const TransformerConfig& config = place.run.parts.config;
-  Tensor y = config.norm_place == NormPlace::pre ? normalize(config, norm, x) : x;
+  Tensor y = config.norm_place == NormPlace::pre ? normalize(place.run, place.site(Point::deviation), norm, x) : x;
   place.visit(Point::normed, y);
   return y;
 }
@@ -54,7 +66,7 @@ Tensor leave(const Place& place, const NormParts& norm, const Tensor& x, Tensor 
   place.visit(Point::projected, y);
   const float drop = probability(place.run, config.dropout);
   y = drop > 0 ? add_dropped(x, y, drop, next_seed(place.run)) : add(x, y);
-  if (config.norm_place == NormPlace::post) y = normalize(config, norm, y);
+  if (config.norm_place == NormPlace::post) y = normalize(place.run, place.site(Point::deviation), norm, y);
   place.visit(Point::added, y);
   return y;
 }
@@ -70,8 +82,48 @@ AttentionInput attention_input(const Place& place) {
   input.soft_cap = static_cast<float>(config.score_cap);
   const float drop = probability(place.run, config.attention_dropout);
   if (drop > 0) input.dropout = {drop, next_seed(place.run)};
-  if (place.run.options.probe) input.edits = place.run.options.probe->score_edits(place.run.stack.kind, place.layer, place.part);
   return input;
+}
+
+// The edits a probe wants of this attention, each item's number turned into the items of the batch that bear it.
+struct PlacedEdits {
+  std::vector<ScoreEdit> edits;
+  std::vector<std::size_t> sources;  // index of each in what the probe gave
+  std::size_t given = 0;
+};
+
+PlacedEdits place_edits(const Place& place, std::size_t items) {
+  PlacedEdits placed;
+  if (!place.run.options.probe) return placed;
+  const std::span<const std::int64_t> numbers = place.run.options.item_numbers;
+  const std::vector<ScoreEdit> given = place.run.options.probe->score_edits(place.run.stack.kind, place.layer, place.part);
+  placed.given = given.size();
+  const auto add = [&](std::size_t source, std::int64_t item) {
+    placed.edits.push_back(given[source]);
+    placed.edits.back().item = item;
+    placed.sources.push_back(source);
+  };
+  for (std::size_t source = 0; source < given.size(); ++source) {
+    const std::int64_t number = given[source].item;
+    if (number < 0) {
+      add(source, number);
+      continue;
+    }
+    for (std::size_t item = 0; item < items; ++item)
+      if ((numbers.empty() ? static_cast<std::int64_t>(item) : numbers[item]) == number) add(source, static_cast<std::int64_t>(item));
+  }
+  return placed;
+}
+
+// attention(), where an edit that cannot be made is refused with the name of the place.
+Tensor attention_at(const Place& place, const Tensor& query, const Tensor& key, const Tensor& value, const AttentionInput& input) {
+  try {
+    return attention(query, key, value, input);
+  } catch (const Error& error) {
+    if (input.edits.empty() || error.kind() != ErrorKind::argument) throw;
+    const std::string scores = name_of(place.site(Point::scores));
+    throw Error(error.kind(), scores.substr(0, scores.rfind('.')), error.what_happened(), error.advice());
+  }
 }
 
 // Runs attention and the sites around it: scores and weights of the heads asked for, head outputs, head factors.
@@ -98,11 +150,23 @@ Tensor attend_heads(const Place& place, const Tensor& query, const Tensor& key, 
     }
   }
 
-  Tensor output = attention(query, key, value, input);
+  PlacedEdits placed = place_edits(place, input.items.size());
+  std::vector<std::int64_t> placed_counts(placed.edits.size());
+  if (placed.given > 0) {
+    input.edits = std::move(placed.edits);
+    input.edit_counts = placed_counts.data();
+  }
 
+  Tensor output = attention_at(place, query, key, value, input);
+
+  if (placed.given > 0) {
+    std::vector<std::int64_t> counts(placed.given, 0);
+    for (std::size_t i = 0; i < placed_counts.size(); ++i) counts[placed.sources[i]] += placed_counts[i];
+    probe->scores_edited(place.run.stack.kind, place.layer, place.part, counts);
+  }
   for (std::size_t item = 0; item < input.items.size(); ++item) {
     const auto visit_matrix = [&](const Site& site, Tensor& matrix) {
-      probe->visit({site, static_cast<std::int64_t>(item), place.run.offsets}, matrix);
+      probe->visit({site, static_cast<std::int64_t>(item), place.run.offsets, place.run.first_positions, place.run.options.item_numbers}, matrix);
     };
     if (scores_wanted) visit_matrix(scores_site, scores[item]);
     if (weights_wanted) visit_matrix(weights_site, weights[item]);
@@ -222,6 +286,8 @@ Tensor self_attention(StackRun& run, int layer, const AttentionParts& parts, Ten
     query = select_rows(query, rows);
     x = select_rows(x, rows);
     run.offsets = offsets;
+    run.first_positions.clear();
+    for (const AttentionItem& one : input.items) run.first_positions.push_back(one.query_position);
   }
   if (!run.caches.empty()) {
     input.page_rows = KvCache::page_rows;
@@ -248,8 +314,8 @@ Tensor cross_attention(StackRun& run, int layer, const AttentionParts& parts, co
     key = both.columns(0, key_width);
     value = both.columns(key_width, key_width);
     if (run.options.probe) {
-      visit_site(run.options, place.site(Point::key), run.memory->offsets, key);
-      visit_site(run.options, place.site(Point::value), run.memory->offsets, value);
+      visit_site(run.options, place.site(Point::key), run.memory->offsets, {}, key);
+      visit_site(run.options, place.site(Point::value), run.memory->offsets, {}, value);
     }
   } else {
     for (std::size_t item = 0; item < items; ++item) {
@@ -262,12 +328,12 @@ Tensor cross_attention(StackRun& run, int layer, const AttentionParts& parts, co
     AttentionItem one;
     one.query_begin = run.offsets[item];
     one.queries = run.offsets[item + 1] - run.offsets[item];
+    one.query_position = run.first_positions.empty() ? 0 : run.first_positions[item];
     if (run.caches.empty()) {
       const std::size_t memory_item = run.range.queries.empty() ? item : 0;  // all queries are of one sequence
       one.key_begin = run.memory->offsets[memory_item];
       one.keys = run.memory->offsets[memory_item + 1] - one.key_begin;
     } else {
-      one.query_position = run.caches[item]->length();
       one.keys = KvAccess::cross_rows(*run.caches[item]);
       one.key_pages = key_pages.data() + first_page[item];
       one.value_pages = value_pages.data() + first_page[item];
@@ -297,17 +363,24 @@ Tensor feed_forward(StackRun& run, int layer, const FeedForwardParts& parts, con
 Tensor finish_embedding(StackRun& run, Tensor x) {
   const TransformerConfig& config = run.parts.config;
   if (run.stack.positions.defined()) x = add(x, embed(run.stack.positions, run.positions));
-  if (run.stack.config.embedding_norm) x = normalize(config, run.stack.embedding_norm, x);
+  if (run.stack.config.embedding_norm)
+    x = normalize(run, {run.stack.kind, -1, Part::block, Point::embedding_deviation}, run.stack.embedding_norm, x);
   if (const float drop = probability(run, config.dropout); drop > 0) x = dropout(x, drop, next_seed(run));
   return x;
 }
 
 }  // namespace
 
-void visit_site(const RunOptions& options, const Site& site, std::span<const std::int64_t> offsets, Tensor& value) {
+void check_item_numbers(const char* operation, const RunOptions& options, std::int64_t items) {
+  if (!options.item_numbers.empty() && static_cast<std::int64_t>(options.item_numbers.size()) != items)
+    throw Error(ErrorKind::argument, operation, join(options.item_numbers.size(), " item numbers are given for ", items, " items"));
+}
+
+void visit_site(const RunOptions& options, const Site& site, std::span<const std::int64_t> offsets,
+                std::span<const std::int64_t> first_positions, Tensor& value) {
   if (!options.probe || !options.probe->wants(site)) return;
   const Shape before = value.shape();
-  options.probe->visit({site, -1, offsets}, value);
+  options.probe->visit({site, -1, offsets, first_positions, options.item_numbers}, value);
   if (!(value.shape() == before))
     throw Error(ErrorKind::shape, name_of(site), join("a probe replaced ", before, " by ", value.shape()), "keep the shape");
 }
@@ -332,8 +405,9 @@ Tensor embed_features(StackRun& run, const Tensor& features, std::span<const std
 
 Tensor run_stack(StackRun& run, Tensor x) {
   const StackKind kind = run.stack.kind;
+  check_item_numbers(kind == StackKind::encoder ? "encoder" : "decoder", run.options, static_cast<std::int64_t>(run.offsets.size()) - 1);
   const StackRange& range = run.range;
-  if (run.embeds) visit_site(run.options, {kind, -1, Part::block, Point::embedded}, run.offsets, x);
+  if (run.embeds) visit_site(run.options, {kind, -1, Part::block, Point::embedded}, run.offsets, run.first_positions, x);
   for (int layer = range.first_layer; layer < run.end_layer(); ++layer) {
     const BlockParts& block = run.stack.blocks[static_cast<std::size_t>(layer)];
     const Place place{run, layer, Part::block};
@@ -347,8 +421,8 @@ Tensor run_stack(StackRun& run, Tensor x) {
     place.visit(Point::output, x);
   }
   if (range.end_layer >= 0) return x;
-  if (run.stack.config.final_norm) x = normalize(run.parts.config, run.stack.final_norm, x);
-  visit_site(run.options, {kind, -1, Part::block, Point::final_norm}, run.offsets, x);
+  if (run.stack.config.final_norm) x = normalize(run, {kind, -1, Part::block, Point::final_deviation}, run.stack.final_norm, x);
+  visit_site(run.options, {kind, -1, Part::block, Point::final_norm}, run.offsets, run.first_positions, x);
   return x;
 }
 

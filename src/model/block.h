@@ -20,6 +20,7 @@ struct StackRun {
   const States* memory = nullptr;                     // cross-attention over these rows,
   std::span<KvCache* const> caches;                   // or, when decoding, over the caches' shared memory
   std::uint64_t dropouts = 0;                         // drawn so far; each place and step has a seed of its own
+  std::vector<std::int64_t> first_positions = {};     // of each item's first row, when decoding after caches
   StackRange range = {};                              // which part of the stack is run
   bool embeds = true;                                 // the rows come from an embedding, not from another run
 
@@ -34,7 +35,11 @@ Tensor run_stack(StackRun& run, Tensor x);
 Tensor embed_tokens(StackRun& run, std::span<const std::int32_t> ids);
 Tensor embed_features(StackRun& run, const Tensor& features, std::span<const std::int64_t> offsets);
 
-// Lets the options' probe, if any, read or replace a value.
-void visit_site(const RunOptions& options, const Site& site, std::span<const std::int64_t> offsets, Tensor& value);
+// Lets the options' probe, if any, read or replace a value of rows whose items begin at `offsets`, at the given positions
+// of their sequences (empty: 0).
+void visit_site(const RunOptions& options, const Site& site, std::span<const std::int64_t> offsets,
+                std::span<const std::int64_t> first_positions, Tensor& value);
+
+void check_item_numbers(const char* operation, const RunOptions& options, std::int64_t items);
 
 }  // namespace attend

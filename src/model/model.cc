@@ -50,6 +50,12 @@ std::vector<std::int32_t> number_rows(const char* operation, const TransformerCo
   return positions;
 }
 
+std::vector<std::int64_t> positions_after(std::span<KvCache* const> caches) {
+  std::vector<std::int64_t> first;
+  for (const KvCache* cache : caches) first.push_back(cache->length());
+  return first;
+}
+
 // Every item needs a cache of its own that fits the model.
 void check_caches(const char* operation, const TransformerConfig& config, std::span<KvCache* const> caches) {
   std::unordered_map<const KvCache*, std::size_t> items;
@@ -90,8 +96,8 @@ void check_range(const char* operation, const TransformerConfig& config, const S
   if (range.last_rows < 0) refuse(join("last_rows is ", range.last_rows));
   if (range.queries.empty()) return;
   if (rows.items() != 1 || range.first_part != Part::self || range.end_layer != range.first_layer + 1 || range.last_rows != 0 ||
-      options.self_mask)
-    refuse("queries need one sequence, one whole block and no mask of the caller", "set end_layer to first_layer + 1");
+      options.self_mask || !options.item_numbers.empty())
+    refuse("queries need one sequence, one whole block, no mask and no item numbers of the caller", "set end_layer to first_layer + 1");
   for (const std::int64_t row : range.queries)
     if (row < 0 || row >= rows.rows.rows()) refuse(join("query ", row, " is asked for"), join("rows run from 0 to ", rows.rows.rows() - 1));
 }
@@ -133,16 +139,23 @@ std::int64_t Model::parameter_count() const {
 }
 
 std::vector<Site> Model::sites() const {
-  const bool rotary = config().positions == PositionKind::rotary;
+  const auto has = [&](const StackConfig& stack, bool cross) {
+    return StackSites{.cross = cross,
+                      .rotary = config().positions == PositionKind::rotary,
+                      .post_norm = config().norm_place == NormPlace::post,
+                      .embedding_norm = stack.embedding_norm,
+                      .final_norm = stack.final_norm};
+  };
   std::vector<Site> sites;
   if (config().encoder) {
-    sites = sites_of(StackKind::encoder, static_cast<int>(config().encoder->layers), false, rotary);
+    sites = sites_of(StackKind::encoder, static_cast<int>(config().encoder->layers), has(*config().encoder, false));
     // An encoder below a decoder predicts nothing itself, nor does one that reads features, unless it classifies.
     if (config().classes == 0 && (config().decoder || config().output_vocabulary() == 0))
       std::erase_if(sites, [](const Site& site) { return site.point == Point::logits; });
   }
   if (config().decoder) {
-    const auto more = sites_of(StackKind::decoder, static_cast<int>(config().decoder->layers), config().encoder.has_value(), rotary);
+    const auto more = sites_of(StackKind::decoder, static_cast<int>(config().decoder->layers),
+                               has(*config().decoder, config().encoder.has_value()));
     sites.insert(sites.end(), more.begin(), more.end());
   }
   return sites;
@@ -188,7 +201,7 @@ States Model::decode_cached(const TokenBatch& tokens, std::span<KvCache* const> 
   check_caches("decode_cached", parts_->config, caches);
   const NoGradientScope no_gradients;
   StackRun run{*parts_, stack, options, tokens.offsets, number_rows("decode_cached", parts_->config, tokens.offsets, caches),
-               nullptr, caches, 0};
+               nullptr, caches, 0, positions_after(caches)};
   States result{run_stack(run, embed_tokens(run, tokens.ids)), tokens.offsets};
   for (std::size_t item = 0; item < caches.size(); ++item) KvAccess::grow(*caches[item], tokens.length(static_cast<std::int64_t>(item)));
   return result;
@@ -197,7 +210,7 @@ States Model::decode_cached(const TokenBatch& tokens, std::span<KvCache* const> 
 States Model::encode_from(const States& rows, const StackRange& range, const RunOptions& options) const {
   const StackParts& stack = need_stack(parts_->encoder, "encode_from", "encoder");
   check_range("encode_from", parts_->config, stack, rows, range, options);
-  StackRun run{*parts_, stack, options, rows.offsets, number_rows("encode_from", parts_->config, rows.offsets), nullptr, {}, 0, range, false};
+  StackRun run{*parts_, stack, options, rows.offsets, number_rows("encode_from", parts_->config, rows.offsets), nullptr, {}, 0, {}, range, false};
   Tensor result = run_stack(run, rows.rows);
   return {std::move(result), std::move(run.offsets)};
 }
@@ -206,7 +219,7 @@ States Model::decode_from(const States& rows, const States* memory, const StackR
   const StackParts& stack = need_stack(parts_->decoder, "decode_from", "decoder");
   check_range("decode_from", parts_->config, stack, rows, range, options);
   check_memory("decode_from", *parts_, memory, rows.items());
-  StackRun run{*parts_, stack, options, rows.offsets, number_rows("decode_from", parts_->config, rows.offsets), memory, {}, 0, range, false};
+  StackRun run{*parts_, stack, options, rows.offsets, number_rows("decode_from", parts_->config, rows.offsets), memory, {}, 0, {}, range, false};
   Tensor result = run_stack(run, rows.rows);
   return {std::move(result), std::move(run.offsets)};
 }
@@ -222,12 +235,12 @@ States Model::decode_cached_from(const States& rows, std::span<KvCache* const> c
   check_caches("decode_cached_from", parts_->config, caches);
   const NoGradientScope no_gradients;
   StackRun run{*parts_, stack, options, rows.offsets, number_rows("decode_cached_from", parts_->config, rows.offsets, caches), nullptr,
-               caches, 0, range, false};
+               caches, 0, positions_after(caches), range, false};
   Tensor result = run_stack(run, rows.rows);
   return {std::move(result), std::move(run.offsets)};
 }
 
-std::shared_ptr<const CrossMemory> Model::share_memory(const States& memory) const {
+std::shared_ptr<const CrossMemory> Model::share_memory(const States& memory, const RunOptions& options) const {
   const StackParts& stack = need_stack(parts_->decoder, "share_memory", "decoder");
   need_stack(parts_->encoder, "share_memory", "encoder");
   check_offsets("share_memory", memory.offsets, memory.rows.rows());
@@ -235,19 +248,29 @@ std::shared_ptr<const CrossMemory> Model::share_memory(const States& memory) con
   auto shared = std::make_shared<CrossMemory>();
   shared->offsets = memory.offsets;
   const std::int64_t key_width = parts_->config.key_head_count() * parts_->config.head_width();
+  check_item_numbers("share_memory", options, memory.items());
+  int layer = 0;
   for (const BlockParts& block : stack.blocks) {
     const Tensor both = linear(memory.rows, block.cross->key_value.weight, block.cross->key_value.bias);
-    shared->keys.push_back(both.columns(0, key_width).clone());
-    shared->values.push_back(both.columns(key_width, key_width).clone());
+    Tensor key = both.columns(0, key_width).clone(), value = both.columns(key_width, key_width).clone();
+    visit_site(options, {StackKind::decoder, layer, Part::cross, Point::key}, memory.offsets, {}, key);
+    visit_site(options, {StackKind::decoder, layer, Part::cross, Point::value}, memory.offsets, {}, value);
+    shared->keys.push_back(key.contiguous() ? key : key.clone());
+    shared->values.push_back(value.contiguous() ? value : value.clone());
+    ++layer;
   }
   return shared;
 }
 
 Tensor Model::logits(const Tensor& states, const RunOptions& options) const {
+  return logits(States{states, {0, states.rows()}}, options);
+}
+
+Tensor Model::logits(const States& states, const RunOptions& options, std::span<const std::int64_t> first_positions) const {
   if (!parts_->logits.weight.defined()) throw Error(ErrorKind::argument, "logits", "the model has no vocabulary to predict");
-  Tensor result = linear(states, parts_->logits.weight, parts_->logits.bias);
-  const std::int64_t whole[] = {0, states.rows()};
-  visit_site(options, {parts_->decoder ? StackKind::decoder : StackKind::encoder, -1, Part::block, Point::logits}, whole, result);
+  Tensor result = linear(states.rows, parts_->logits.weight, parts_->logits.bias);
+  visit_site(options, {parts_->decoder ? StackKind::decoder : StackKind::encoder, -1, Part::block, Point::logits}, states.offsets,
+             first_positions, result);
   return result;
 }
 
@@ -268,7 +291,7 @@ Tensor Model::classify(const States& encoded, const RunOptions& options) const {
   Tensor result = linear(pooled, parts_->classifier.weight, parts_->classifier.bias);
   std::vector<std::int64_t> items(encoded.offsets.size());
   for (std::size_t item = 0; item < items.size(); ++item) items[item] = static_cast<std::int64_t>(item);
-  visit_site(options, {StackKind::encoder, -1, Part::block, Point::logits}, items, result);
+  visit_site(options, {StackKind::encoder, -1, Part::block, Point::logits}, items, {}, result);
   return result;
 }
 

@@ -50,6 +50,43 @@ Tensor multiply(const Tensor& a, const Tensor& b) {
   return y;
 }
 
+Tensor replace_where(const Tensor& x, const Tensor& other, std::shared_ptr<const std::vector<std::uint8_t>> mask) {
+  require_same_shape("replace_where", "x", x, "other", other);
+  if (!mask || static_cast<std::int64_t>(mask->size()) != x.elements())
+    throw Error(ErrorKind::shape, "replace_where", join("the mask has ", mask ? mask->size() : 0, " entries and x is ", x.shape()),
+                "give one an element");
+  Tensor y = Tensor::empty(x.shape());
+  const std::int64_t width = x.width();
+  // out = (or +=) chosen where the mask says so, else 0 or `otherwise`.
+  const auto for_rows = [width, rows = x.rows()](const auto& row_function) {
+    parallel_ranges(rows, rows_grain(width), [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t row = begin; row < end; ++row) row_function(row);
+    });
+  };
+  for_rows([&](std::int64_t row) {
+    const std::uint8_t* take = mask->data() + row * width;
+    for (std::int64_t i = 0; i < width; ++i) y.row(row)[i] = take[i] != 0 ? other.row(row)[i] : x.row(row)[i];
+  });
+  if (Tape* tape = tape_for({&x, &other})) {
+    tape->record(y, [output = y.place(), x_place = x.place(), other_place = other.place(), mask, for_rows, width](Tape& steps) {
+      const Tensor dy = steps.gradient_of_output(output);
+      const auto add_where = [&](const Tensor& input, bool taken) {
+        bool first = false;
+        Tensor dx = steps.gradient_of_input(input, &first);
+        if (!dx.defined()) return;
+        for_rows([&](std::int64_t row) {
+          const std::uint8_t* take = mask->data() + row * width;
+          for (std::int64_t i = 0; i < width; ++i)
+            dx.row(row)[i] = (first ? 0 : dx.row(row)[i]) + ((take[i] != 0) == taken ? dy.row(row)[i] : 0);
+        });
+      };
+      add_where(x_place, false);
+      add_where(other_place, true);
+    });
+  }
+  return y;
+}
+
 Tensor scale(const Tensor& x, float factor) {
   require_defined("scale", "x", x);
   Tensor y = Tensor::empty(x.shape());

@@ -8,7 +8,6 @@
 #include "core/names.h"
 
 namespace attend {
-namespace {
 
 const char* name_of(StackKind stack) { return stack == StackKind::encoder ? "encoder" : "decoder"; }
 
@@ -24,11 +23,14 @@ const char* name_of(Part part) {
 
 const char* name_of(Point point) {
   switch (point) {
+    case Point::embedding_deviation: return "embedding_deviation";
     case Point::embedded: return "embedded";
+    case Point::final_deviation: return "final_deviation";
     case Point::final_norm: return "final_norm";
     case Point::logits: return "logits";
     case Point::input: return "input";
     case Point::output: return "output";
+    case Point::deviation: return "deviation";
     case Point::normed: return "normed";
     case Point::query: return "query";
     case Point::key: return "key";
@@ -45,25 +47,42 @@ const char* name_of(Point point) {
   return "unknown";
 }
 
-void add_block(std::vector<Site>& sites, StackKind stack, int layer, bool cross, bool rotary) {
+namespace {
+
+void add_block(std::vector<Site>& sites, StackKind stack, int layer, const StackSites& has) {
   const auto add = [&](Part part, std::initializer_list<Point> points) {
     for (Point point : points) sites.push_back({stack, layer, part, point});
   };
+  const auto enter = [&](Part part) {
+    if (!has.post_norm) add(part, {Point::deviation});
+    add(part, {Point::normed});
+  };
+  const auto leave = [&](Part part) {
+    add(part, {Point::projected});
+    if (has.post_norm) add(part, {Point::deviation});
+    add(part, {Point::added});
+  };
   const auto add_attention = [&](Part part, bool rotates) {
-    add(part, {Point::normed, Point::query, Point::key, Point::value});
+    enter(part);
+    add(part, {Point::query, Point::key, Point::value});
     if (rotates) add(part, {Point::rotated_query, Point::rotated_key});
-    add(part, {Point::scores, Point::weights, Point::head_output, Point::projected, Point::added});
+    add(part, {Point::scores, Point::weights, Point::head_output});
+    leave(part);
   };
   add(Part::block, {Point::input});
-  add_attention(Part::self, rotary);
-  if (cross) add_attention(Part::cross, false);
-  add(Part::feed_forward, {Point::normed, Point::inner, Point::projected, Point::added});
+  add_attention(Part::self, has.rotary);
+  if (has.cross) add_attention(Part::cross, false);
+  enter(Part::feed_forward);
+  add(Part::feed_forward, {Point::inner});
+  leave(Part::feed_forward);
   add(Part::block, {Point::output});
 }
 
-void add_stack(std::vector<Site>& sites, StackKind stack, int first_layer, int end_layer, bool cross, bool rotary) {
+void add_stack(std::vector<Site>& sites, StackKind stack, int first_layer, int end_layer, const StackSites& has) {
+  if (has.embedding_norm) sites.push_back({stack, -1, Part::block, Point::embedding_deviation});
   sites.push_back({stack, -1, Part::block, Point::embedded});
-  for (int layer = first_layer; layer < end_layer; ++layer) add_block(sites, stack, layer, cross, rotary);
+  for (int layer = first_layer; layer < end_layer; ++layer) add_block(sites, stack, layer, has);
+  if (has.final_norm) sites.push_back({stack, -1, Part::block, Point::final_deviation});
   sites.push_back({stack, -1, Part::block, Point::final_norm});
   sites.push_back({stack, -1, Part::block, Point::logits});
 }
@@ -115,7 +134,7 @@ Site parse_site(const std::string& name) {
   // Every site of one block at the layer named; the name must be one of theirs.
   const int layer = layer_in(name).value_or(0);
   std::vector<Site> sites;
-  for (StackKind stack : {StackKind::encoder, StackKind::decoder}) add_stack(sites, stack, layer, layer + 1, true, true);
+  for (StackKind stack : {StackKind::encoder, StackKind::decoder}) add_stack(sites, stack, layer, layer + 1, StackSites{.cross = true, .rotary = true, .embedding_norm = true});
   std::vector<std::pair<std::size_t, std::string>> near;
   for (const Site& site : sites) {
     std::string known = name_of(site);
@@ -127,9 +146,9 @@ Site parse_site(const std::string& name) {
               join("the nearest are ", near[0].second, ", ", near[1].second, " and ", near[2].second));
 }
 
-std::vector<Site> sites_of(StackKind stack, int layers, bool cross, bool rotary) {
+std::vector<Site> sites_of(StackKind stack, int layers, const StackSites& has) {
   std::vector<Site> sites;
-  add_stack(sites, stack, 0, layers, cross, rotary);
+  add_stack(sites, stack, 0, layers, has);
   return sites;
 }
 
@@ -194,6 +213,14 @@ std::vector<ScoreEdit> ProbeList::score_edits(StackKind stack, int layer, Part p
     all.insert(all.end(), edits.begin(), edits.end());
   }
   return all;
+}
+
+void ProbeList::scores_edited(StackKind stack, int layer, Part part, std::span<const std::int64_t> counts) {
+  for (Probe* probe : probes_) {
+    const std::size_t own = probe->score_edits(stack, layer, part).size();
+    if (own > 0) probe->scores_edited(stack, layer, part, counts.first(own));
+    counts = counts.subspan(own);
+  }
 }
 
 std::vector<float> ProbeList::head_factors(StackKind stack, int layer, Part part) const {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "reference/gradient_check.h"
@@ -263,6 +264,53 @@ TEST(NormGradient, RmsNorm) {
                     }
                     return y;
                   });
+}
+
+TEST(NormGradient, NormByGivenDeviations) {
+  const std::vector<float> given{0.5f, 2, 1, 0.25f};
+  for (const bool centred : {true, false})
+    for (const bool biased : {true, false}) {
+      std::vector<Input> inputs{random_input({4, 11}, 1), random_input({11}, 2, 0.5, 1)};
+      if (biased) inputs.push_back(random_input({11}, 3));
+      check_gradients(inputs,
+                      [&](const Tensors& in) {
+                        return norm_by(in[0], Tensor::from({4, 1}, given), in[1], biased ? in[2] : Tensor(), centred);
+                      },
+                      [&](const Inputs& in) {
+                        Values y;
+                        for (std::size_t r = 0; r < 4; ++r) {
+                          double mean = 0;
+                          for (std::size_t i = 0; i < 11 && centred; ++i) mean += in[0][r * 11 + i] / 11;
+                          for (std::size_t i = 0; i < 11; ++i)
+                            y.push_back((in[0][r * 11 + i] - mean) / static_cast<double>(given[r]) * in[1][i] + (biased ? in[2][i] : 0));
+                        }
+                        return y;
+                      });
+    }
+}
+
+TEST(ElementwiseGradient, ReplaceWhere) {
+  const auto mask = std::make_shared<const std::vector<std::uint8_t>>(std::vector<std::uint8_t>{1, 0, 0, 1, 1, 0});
+  check_gradients({random_input({2, 3}, 1), random_input({2, 3}, 2)},
+                  [&](const Tensors& in) { return replace_where(in[0], in[1], mask); },
+                  [&](const Inputs& in) {
+                    Values y;
+                    for (std::size_t i = 0; i < 6; ++i) y.push_back(in[(*mask)[i] ? 1 : 0][i]);
+                    return y;
+                  });
+  // A view of some columns, and the same tensor on both sides.
+  check_gradients({random_input({2, 5}, 3)},
+                  [&](const Tensors& in) { return replace_where(in[0].columns(1, 3), in[0].columns(2, 3), mask); },
+                  [&](const Inputs& in) {
+                    Values y;
+                    for (std::size_t i = 0; i < 6; ++i) y.push_back(in[0][i / 3 * 5 + i % 3 + ((*mask)[i] ? 2 : 1)]);
+                    return y;
+                  });
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> spoiled{nan, 2, 3, 4, nan, 6};
+  EXPECT_EQ(replace_where(Tensor::from({2, 3}, spoiled), Tensor::zeros({2, 3}), mask).to_vector(), (std::vector<float>{0, 2, 3, 0, 0, 6}));
+  EXPECT_THROW(replace_where(Tensor::zeros({2, 3}), Tensor::zeros({3, 2}), mask), Error);
+  EXPECT_THROW(replace_where(Tensor::zeros({2, 2}), Tensor::zeros({2, 2}), mask), Error);
 }
 
 Values softmax_rows(const Values& x, std::size_t width, bool logarithm) {

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "attend/model.h"
 #include "attend/threads.h"
@@ -120,6 +122,116 @@ TEST_P(Family, VisitsExactlyItsSites) {
   const Tensor plain = run();
   for (std::int64_t row = 0; row < plain.rows(); ++row)
     for (std::int64_t column = 0; column < plain.width(); ++column) ASSERT_NEAR(probed.at(row, column), plain.at(row, column), 2e-4);
+}
+
+// Deviations of norms: read without leaving a trace, replaced as the textbook would, and the norm linear from then on.
+class Deviations : public Probe {
+ public:
+  explicit Deviations(bool replaces) : replaces_(replaces) {}
+  bool wants(const Site& site) const override {
+    return site.point == Point::deviation || site.point == Point::final_deviation || site.point == Point::embedding_deviation;
+  }
+  void visit(const Visit& visit, Tensor& value) override {
+    read[name_of(visit.site)] = value.clone();
+    if (!replaces_) return;
+    for (std::int64_t row = 0; row < value.rows(); ++row) value.row(row)[0] = changed(static_cast<double>(value.at(row, 0)), row);
+  }
+  template <typename Number>
+  static Number changed(Number own, std::int64_t row) {
+    return own * static_cast<Number>(row % 2 == 0 ? 0.75 : 1.5);
+  }
+  static float changed(double own, std::int64_t row) { return static_cast<float>(changed<double>(own, row)); }
+
+  std::map<std::string, Tensor> read;
+
+ private:
+  bool replaces_;
+};
+
+TEST_P(Family, NormsDivideByTheDeviationsAProbeReadsOrReplaces) {
+  Deviations reader(false), writer(true);
+  RunOptions options;
+  options.probe = &reader;
+  expect_equal_bits(run(options), run());
+  reference::Transformer textbook(model);
+  std::map<std::string, std::map<std::size_t, double>> own;
+  textbook.deviation = [&](const std::string& site, std::size_t row, double value) { return own[site][row] = value; };
+  run_reference(textbook);
+  EXPECT_EQ(own.size(), reader.read.size());
+  for (const auto& [site, rows] : own) {
+    ASSERT_TRUE(reader.read.contains(site)) << site;
+    for (const auto& [row, value] : rows)
+      EXPECT_NEAR(reader.read.at(site).at(static_cast<std::int64_t>(row), 0), value, 1e-5 * std::max(1.0, value)) << site;
+  }
+  options.probe = &writer;
+  textbook.deviation = [&](const std::string&, std::size_t row, double value) {
+    return Deviations::changed<double>(value, static_cast<std::int64_t>(row));
+  };
+  expect_close(run(options), run_reference(textbook), 2e-5);
+}
+
+TEST_P(Family, TellsAProbeWhoseRowsItVisits) {
+  // Reads every row by item and position, in one pass and step by step.
+  class Rows : public Probe {
+   public:
+    bool wants(const Site& site) const override { return site.point != Point::scores && site.point != Point::weights; }
+    void visit(const Visit& visit, Tensor& value) override {
+      for (std::int64_t item = 0; item < visit.items(); ++item)
+        for (std::int64_t row = visit.offsets[static_cast<std::size_t>(item)]; row < visit.offsets[static_cast<std::size_t>(item) + 1]; ++row) {
+          std::vector<float>& read = rows[{visit.site, visit.number(item), visit.first_position(item) + row - visit.offsets[static_cast<std::size_t>(item)]}];
+          EXPECT_TRUE(read.empty()) << name_of(visit.site) << " is read twice";
+          read.assign(value.row(row), value.row(row) + value.width());
+        }
+    }
+    std::map<std::tuple<Site, std::int64_t, std::int64_t>, std::vector<float>> rows;
+  };
+  if (!config().decoder) return;
+  const TokenBatch targets = target();
+  Rows whole, steps;
+  RunOptions options;
+  options.probe = &whole;
+  States memory;
+  if (config().encoder) memory = model.encode(source());
+  model.logits(model.decode(targets, config().encoder ? &memory : nullptr, options), options);
+  // Items in reverse order, under their old numbers.
+  options.probe = &steps;
+  std::vector<std::int64_t> numbers{2, 1, 0};
+  std::shared_ptr<const CrossMemory> shared;
+  if (config().encoder) {
+    TokenBatch turned;
+    const TokenBatch sources = source();
+    for (const std::int64_t item : numbers)
+      turned.append(std::span(sources.ids).subspan(static_cast<std::size_t>(sources.offsets[static_cast<std::size_t>(item)]),
+                                                   static_cast<std::size_t>(sources.length(item))));
+    options.item_numbers = numbers;
+    shared = model.share_memory(model.encode(turned), options);
+  }
+  std::vector<KvCache> caches;
+  for (std::int64_t item = 0; item < 3; ++item) caches.push_back(shared ? KvCache(model, shared, item) : KvCache(model));
+  for (std::int64_t step = 0;; ++step) {
+    TokenBatch batch;
+    std::vector<KvCache*> active;
+    std::vector<std::int64_t> active_numbers, first;
+    for (std::size_t i = 0; i < caches.size(); ++i) {
+      if (step >= targets.length(numbers[i])) continue;
+      batch.append(std::span(targets.ids).subspan(static_cast<std::size_t>(targets.offsets[static_cast<std::size_t>(numbers[i])] + step), 1));
+      active.push_back(&caches[i]);
+      active_numbers.push_back(numbers[i]);
+      first.push_back(step);
+    }
+    if (active.empty()) break;
+    options.item_numbers = active_numbers;
+    model.logits(model.decode_cached(batch, active, options), options, first);
+  }
+  EXPECT_EQ(whole.rows.size(), steps.rows.size());
+  for (const auto& [place, row] : whole.rows) {
+    ASSERT_TRUE(steps.rows.contains(place)) << name_of(std::get<0>(place));
+    const std::vector<float>& other = steps.rows.at(place);
+    for (std::size_t i = 0; i < row.size(); ++i) ASSERT_NEAR(row[i], other[i], 1e-4 * std::max(1.0f, std::fabs(row[i]))) << name_of(std::get<0>(place));
+  }
+  const std::vector<std::int64_t> too_few{0};
+  options.item_numbers = too_few;
+  EXPECT_THROW(model.decode(targets, config().encoder ? &memory : nullptr, options), Error);
 }
 
 TEST_P(Family, DecodesStepByStepAsInOnePass) {
@@ -293,7 +405,11 @@ TEST(Probes, AForbiddenScoreActsAsTheTextbookWithoutThatEdge) {
   Model model(config, 3);
   reference::randomise(model, 4);
   const TokenBatch tokens = reference::random_tokens({6, 5}, 19, 5);
-  ScoreEditor editor;
+  class CountingEditor : public ScoreEditor {
+   public:
+    void scores_edited(StackKind, int, Part, std::span<const std::int64_t> given) override { counts.assign(given.begin(), given.end()); }
+    std::vector<std::int64_t> counts;
+  } editor;
   editor.add(StackKind::decoder, 0, Part::self, {.kind = ScoreEdit::Kind::forbid, .item = 1, .query = 3, .key = 2});
   RunOptions options;
   options.probe = &editor;
@@ -302,6 +418,20 @@ TEST(Probes, AForbiddenScoreActsAsTheTextbookWithoutThatEdge) {
     return key <= query && !(item == 1 && query == 3 && key == 2);
   };
   expect_close(model.decode(tokens, nullptr, options).rows, textbook.decode(tokens, nullptr, {}), 1e-5);
+  EXPECT_EQ(editor.counts, std::vector<std::int64_t>{config.heads});
+  // The same items under other numbers; one number may be several items, and one that is not there is left alone.
+  editor.add(StackKind::decoder, 0, Part::self, {.kind = ScoreEdit::Kind::forbid, .item = 7, .query = 4, .key = 0});
+  editor.add(StackKind::decoder, 0, Part::self, {.kind = ScoreEdit::Kind::add, .item = 9, .query = 4, .value = 1});
+  const std::vector<std::int64_t> numbers{7, 1}, twice{7, 7};
+  options.item_numbers = numbers;
+  textbook.visible = [](std::int64_t item, std::int64_t query, std::int64_t key) {
+    return key <= query && !(item == 1 && query == 3 && key == 2) && !(item == 0 && query == 4 && key == 0);
+  };
+  expect_close(model.decode(tokens, nullptr, options).rows, textbook.decode(tokens, nullptr, {}), 1e-5);
+  EXPECT_EQ(editor.counts, (std::vector<std::int64_t>{config.heads, config.heads, 0}));
+  options.item_numbers = twice;
+  model.decode(tokens, nullptr, options);
+  EXPECT_EQ(editor.counts, (std::vector<std::int64_t>{0, 2 * config.heads, 0}));
 }
 
 TEST(Probes, AReplacedValueIsWhatTheRunGoesOnWith) {

@@ -19,6 +19,12 @@ namespace attend::reference {
 using Matrix = std::vector<std::vector<double>>;  // rows
 using Visible = std::function<bool(std::int64_t item, std::int64_t query, std::int64_t key)>;
 
+// One score: of which attention ("decoder.3.cross"), item, head, query and key.
+struct ScorePlace {
+  const std::string& attention;
+  std::int64_t item, head, query, key;
+};
+
 class Transformer {
  public:
   explicit Transformer(const Model& model) : config_(model.config()) {
@@ -36,6 +42,14 @@ class Transformer {
   Visible visible;
   // Factor of every head of every self-attention, if set: (stack, layer, head).
   std::function<double(const std::string&, std::int64_t, std::int64_t)> head_factor;
+  // Called with the name of every site of rows, in the order of the run, to read or change them.
+  std::function<void(const std::string& site, Matrix& rows, const std::vector<std::int64_t>& offsets)> visit;
+  // What a norm divides a row by, from what it would be: (site, row, own).
+  std::function<double(const std::string& site, std::size_t row, double own)> deviation;
+  // A score after the rules, to be changed; minus infinity removes the key. Not asked for keys the mask hides.
+  std::function<double(const ScorePlace& place, double score)> score;
+  // The weight of a score where it is not to come from the softmax; negative elsewhere. The others share what is left.
+  std::function<double(const ScorePlace& place)> lock;
 
   Matrix encode(const TokenBatch& tokens) { return stack("encoder", *config_.encoder, embed("encoder", *config_.encoder, tokens), tokens.offsets, nullptr, {}); }
 
@@ -54,21 +68,35 @@ class Transformer {
       starts.push_back(static_cast<std::int64_t>(x.size()));
     }
     if (with_token) *with_token = starts;
-    return stack("encoder", *config_.encoder, finish("encoder", *config_.encoder, x), starts, nullptr, {});
+    return stack("encoder", *config_.encoder, finish("encoder", *config_.encoder, x, starts), starts, nullptr, {});
   }
 
   Matrix decode(const TokenBatch& tokens, const Matrix* memory, const std::vector<std::int64_t>& memory_offsets) {
     return stack("decoder", *config_.decoder, embed("decoder", *config_.decoder, tokens), tokens.offsets, memory, memory_offsets);
   }
 
-  Matrix logits(const Matrix& states) {
-    const std::string table = config_.tied_logits ? embedding_name(config_.decoder ? "decoder" : "encoder") : "logits.weight";
+  Matrix logits(const Matrix& states, const std::vector<std::int64_t>& offsets = {}) {
+    const std::string stack_name = config_.decoder ? "decoder" : "encoder";
+    const std::string table = config_.tied_logits ? embedding_name(stack_name) : "logits.weight";
     Matrix result;
     for (const auto& row : states) {
       std::vector<double> y = product(table, row);
       if (config_.logits_bias)
         for (std::size_t i = 0; i < y.size(); ++i) y[i] += values_.at("logits.bias")[i];
       result.push_back(y);
+    }
+    at(stack_name + ".logits", result, offsets);
+    return result;
+  }
+
+  // W_O of an attention applied to what heads [begin, end) wrote, without the bias: [rows][width].
+  Matrix head_part(const std::string& attention_name, const Matrix& head_output, std::int64_t head) {
+    Matrix result;
+    const auto dim = static_cast<std::size_t>(config_.head_width());
+    for (const auto& row : head_output) {
+      std::vector<double> only(row.size(), 0);
+      for (std::size_t i = 0; i < dim; ++i) only[static_cast<std::size_t>(head) * dim + i] = row[static_cast<std::size_t>(head) * dim + i];
+      result.push_back(product(attention_name + ".output.weight", only));
     }
     return result;
   }
@@ -105,7 +133,11 @@ class Transformer {
       for (std::size_t i = 0; i < y.size(); ++i) y[i] += bias->second[i];
     return y;
   }
-  std::vector<double> norm(const std::string& name, const std::vector<double>& x) {
+  void at(const std::string& site, Matrix& rows, const std::vector<std::int64_t>& offsets) {
+    if (visit) visit(site, rows, offsets);
+  }
+
+  std::vector<double> norm(const std::string& name, const std::string& site, std::size_t row, const std::vector<double>& x) {
     const auto& gain = values_.at(name + ".gain");
     const auto n = static_cast<double>(x.size());
     double mean = 0, variance = 0;
@@ -114,8 +146,10 @@ class Transformer {
     for (const double value : x) variance += (value - mean) * (value - mean) / n;
     std::vector<double> y(x.size());
     const auto bias = values_.find(name + ".bias");
+    double divisor = std::sqrt(variance + static_cast<double>(static_cast<float>(config_.norm_epsilon)));
+    if (deviation) divisor = deviation(site, row, divisor);
     for (std::size_t i = 0; i < x.size(); ++i) {
-      y[i] = (x[i] - mean) / std::sqrt(variance + static_cast<double>(static_cast<float>(config_.norm_epsilon))) * gain[i];
+      y[i] = (x[i] - mean) / divisor * gain[i];
       if (bias != values_.end()) y[i] += bias->second[i];
     }
     return y;
@@ -153,9 +187,15 @@ class Transformer {
     }
   }
 
-  Matrix finish(const std::string& name, const StackConfig& stack, Matrix x) {
-    if (stack.embedding_norm)
-      for (auto& row : x) row = norm(name + ".embedding_norm", row);
+  Matrix norm(const std::string& name, const std::string& site, const Matrix& x) {
+    Matrix y;
+    for (std::size_t row = 0; row < x.size(); ++row) y.push_back(norm(name, site, row, x[row]));
+    return y;
+  }
+
+  Matrix finish(const std::string& name, const StackConfig& stack, Matrix x, const std::vector<std::int64_t>& offsets) {
+    if (stack.embedding_norm) x = norm(name + ".embedding_norm", name + ".embedding_deviation", x);
+    at(name + ".embedded", x, offsets);
     return x;
   }
 
@@ -170,7 +210,7 @@ class Transformer {
         add_position(name, row - tokens.offsets[static_cast<std::size_t>(item)], y);
         x.push_back(y);
       }
-    return finish(name, stack, x);
+    return finish(name, stack, x, tokens.offsets);
   }
 
   void rotate(std::vector<double>& head, std::int64_t position) const {
@@ -232,75 +272,107 @@ class Transformer {
         keys.push_back(cut(both, 0, key_heads * dim));
         values.push_back(cut(both, key_heads * dim, key_heads * dim));
       }
+    at(name + ".query", queries, offsets);
+    at(name + ".key", keys, memory_offsets);
+    at(name + ".value", values, memory_offsets);
+    if (!cross && config_.positions == PositionKind::rotary) {
+      rotate(queries, offsets, heads);
+      rotate(keys, offsets, key_heads);
+      at(name + ".rotated_query", queries, offsets);
+      at(name + ".rotated_key", keys, offsets);
+    }
     Matrix result(x.size());
     const double scale = config_.attention_scale > 0 ? config_.attention_scale : 1 / std::sqrt(static_cast<double>(dim));
+    constexpr double hidden = -std::numeric_limits<double>::infinity();
     for (std::size_t item = 0; item + 1 < offsets.size(); ++item)
       for (std::int64_t query = 0; query < offsets[item + 1] - offsets[item]; ++query) {
         const auto row = static_cast<std::size_t>(offsets[item] + query);
-        std::vector<double> joined;
         for (std::int64_t head = 0; head < heads; ++head) {
           const std::int64_t key_head = head / (heads / key_heads);
-          std::vector<double> q = cut(queries[row], head * dim, dim);
-          if (!cross && config_.positions == PositionKind::rotary) rotate(q, query);
+          const std::vector<double> q = cut(queries[row], head * dim, dim);
           const std::int64_t key_count = memory_offsets[item + 1] - memory_offsets[item];
-          std::vector<double> scores;
+          std::vector<double> scores, locks(static_cast<std::size_t>(key_count), -1);
           for (std::int64_t key = 0; key < key_count; ++key) {
-            std::vector<double> k = cut(keys[static_cast<std::size_t>(memory_offsets[item] + key)], key_head * dim, dim);
-            if (!cross && config_.positions == PositionKind::rotary) rotate(k, key);
-            double score = 0;
-            for (std::size_t i = 0; i < k.size(); ++i) score += q[i] * k[i];
-            score *= scale;
-            if (config_.score_cap > 0) score = config_.score_cap * std::tanh(score / config_.score_cap);
+            const std::vector<double> k = cut(keys[static_cast<std::size_t>(memory_offsets[item] + key)], key_head * dim, dim);
+            double product_of = 0;
+            for (std::size_t i = 0; i < k.size(); ++i) product_of += q[i] * k[i];
+            product_of *= scale;
+            if (config_.score_cap > 0) product_of = config_.score_cap * std::tanh(product_of / config_.score_cap);
+            bool seen = true;
             if (!cross) {
-              if (config_.positions == PositionKind::alibi) score -= slope(head, heads) * std::abs(static_cast<double>(key - query));
+              if (config_.positions == PositionKind::alibi) product_of -= slope(head, heads) * std::abs(static_cast<double>(key - query));
               if (config_.positions == PositionKind::relative_bias)
-                score += values_.at(stack_name + ".relative_bias")[static_cast<std::size_t>(bucket(key - query, stack.causal) * heads + head)];
-              bool seen = visible ? visible(static_cast<std::int64_t>(item), query, key) : !stack.causal || key <= query;
+                product_of += values_.at(stack_name + ".relative_bias")[static_cast<std::size_t>(bucket(key - query, stack.causal) * heads + head)];
+              seen = visible ? visible(static_cast<std::int64_t>(item), query, key) : !stack.causal || key <= query;
               if (!visible && config_.window > 0) seen = seen && std::abs(key - query) < config_.window;
-              if (!seen) score = -std::numeric_limits<double>::infinity();
             }
-            scores.push_back(score);
+            const ScorePlace place{name, static_cast<std::int64_t>(item), head, query, key};
+            if (!seen) product_of = hidden;
+            if (seen && score) product_of = score(place, product_of);
+            if (product_of != hidden && lock) locks[static_cast<std::size_t>(key)] = lock(place);
+            scores.push_back(product_of);
           }
-          const double largest = *std::max_element(scores.begin(), scores.end());
-          double sum = 0;
-          for (double& score : scores) sum += score = std::exp(score - largest);
+          // Softmax over the keys that are not locked, times what the locks leave of 1.
+          double largest = hidden, sum = 0, left = 1;
+          for (std::size_t key = 0; key < scores.size(); ++key)
+            if (locks[key] >= 0) left -= locks[key];
+            else largest = std::max(largest, scores[key]);
+          for (std::size_t key = 0; key < scores.size(); ++key)
+            if (locks[key] < 0 && scores[key] != hidden) sum += std::exp(scores[key] - largest);
           std::vector<double> mixed(static_cast<std::size_t>(dim), 0);
-          for (std::int64_t key = 0; key < key_count; ++key)
-            for (std::int64_t i = 0; i < dim; ++i)
-              mixed[static_cast<std::size_t>(i)] += scores[static_cast<std::size_t>(key)] / sum *
-                                                    values[static_cast<std::size_t>(memory_offsets[item] + key)][static_cast<std::size_t>(key_head * dim + i)];
           const double factor = head_factor && !cross ? head_factor(stack_name, layer, head) : 1;
-          for (const double value : mixed) joined.push_back(value * factor);
+          for (std::size_t key = 0; key < scores.size(); ++key) {
+            double weight = locks[key];
+            if (weight < 0) weight = scores[key] == hidden ? 0 : left * std::exp(scores[key] - largest) / sum;
+            for (std::int64_t i = 0; i < dim && weight != 0; ++i)
+              mixed[static_cast<std::size_t>(i)] += weight * values[static_cast<std::size_t>(memory_offsets[item]) + key]
+                                                                   [static_cast<std::size_t>(key_head * dim + i)];
+          }
+          for (const double value : mixed) result[row].push_back(value * factor);
         }
-        result[row] = linear(name + ".output", joined);
       }
+    at(name + ".head_output", result, offsets);
+    for (auto& row : result) row = linear(name + ".output", row);
     return result;
+  }
+
+  void rotate(Matrix& rows, const std::vector<std::int64_t>& offsets, std::int64_t heads) const {
+    const std::int64_t dim = config_.head_width();
+    for (std::size_t item = 0; item + 1 < offsets.size(); ++item)
+      for (std::int64_t row = offsets[item]; row < offsets[item + 1]; ++row)
+        for (std::int64_t head = 0; head < heads; ++head) {
+          const auto begin = rows[static_cast<std::size_t>(row)].begin() + head * dim;
+          std::vector<double> turned(begin, begin + dim);
+          rotate(turned, row - offsets[item]);
+          std::copy(turned.begin(), turned.end(), begin);
+        }
   }
 
   Matrix stack(const std::string& name, const StackConfig& config, Matrix x, const std::vector<std::int64_t>& offsets,
                const Matrix* memory, const std::vector<std::int64_t>& memory_offsets) {
     const bool pre = config_.norm_place == NormPlace::pre;
-    const auto sublayer = [&](const std::string& norm_name, const std::function<Matrix(const Matrix&)>& inside) {
-      Matrix entered = x;
-      if (pre)
-        for (auto& row : entered) row = norm(norm_name, row);
-      const Matrix y = inside(entered);
-      for (std::size_t row = 0; row < x.size(); ++row) {
+    const auto sublayer = [&](const std::string& part, const std::function<Matrix(const Matrix&)>& inside) {
+      Matrix entered = pre ? norm(part + ".norm", part + ".deviation", x) : x;
+      at(part + ".normed", entered, offsets);
+      Matrix y = inside(entered);
+      at(part + ".projected", y, offsets);
+      for (std::size_t row = 0; row < x.size(); ++row)
         for (std::size_t i = 0; i < x[row].size(); ++i) x[row][i] += y[row][i];
-        if (!pre) x[row] = norm(norm_name, x[row]);
-      }
+      if (!pre) x = norm(part + ".norm", part + ".deviation", x);
+      at(part + ".added", x, offsets);
     };
     for (std::int64_t layer = 0; layer < config.layers; ++layer) {
       const std::string block = name + "." + std::to_string(layer);
-      sublayer(block + ".self.norm", [&](const Matrix& entered) {
+      at(block + ".input", x, offsets);
+      sublayer(block + ".self", [&](const Matrix& entered) {
         return attention(block + ".self", layer, name, config, false, entered, offsets, entered, offsets);
       });
       if (memory)
-        sublayer(block + ".cross.norm", [&](const Matrix& entered) {
+        sublayer(block + ".cross", [&](const Matrix& entered) {
           return attention(block + ".cross", layer, name, config, true, entered, offsets, *memory, memory_offsets);
         });
-      sublayer(block + ".feed_forward.norm", [&](const Matrix& entered) {
-        Matrix y;
+      sublayer(block + ".feed_forward", [&](const Matrix& entered) {
+        Matrix all;
         for (const auto& row : entered) {
           std::vector<double> inner = linear(block + ".feed_forward.inner", row);
           if (config_.gated) {
@@ -309,13 +381,16 @@ class Transformer {
           } else {
             for (double& value : inner) value = activate(value);
           }
-          y.push_back(linear(block + ".feed_forward.output", inner));
+          all.push_back(inner);
         }
-        return y;
+        at(block + ".feed_forward.inner", all, offsets);
+        for (auto& row : all) row = linear(block + ".feed_forward.output", row);
+        return all;
       });
+      at(block + ".output", x, offsets);
     }
-    if (config.final_norm)
-      for (auto& row : x) row = norm(name + ".norm", row);
+    if (config.final_norm) x = norm(name + ".norm", name + ".final_deviation", x);
+    at(name + ".final_norm", x, offsets);
     return x;
   }
 

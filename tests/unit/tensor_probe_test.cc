@@ -31,7 +31,7 @@ TEST(Site, Names) {
 TEST(Site, EveryNameIsReadBack) {
   std::set<std::string> names;
   for (StackKind stack : {StackKind::encoder, StackKind::decoder})
-    for (const Site& site : sites_of(stack, 12, true, true)) {
+    for (const Site& site : sites_of(stack, 12, {.cross = true, .rotary = true, .embedding_norm = true})) {
       const std::string name = name_of(site);
       EXPECT_TRUE(names.insert(name).second) << name;
       EXPECT_EQ(parse_site(name), site) << name;
@@ -40,18 +40,30 @@ TEST(Site, EveryNameIsReadBack) {
 
 TEST(Site, OrderOfARun) {
   std::vector<std::string> names;
-  for (const Site& site : sites_of(StackKind::decoder, 1, true, false)) names.push_back(name_of(site));
+  for (const Site& site : sites_of(StackKind::decoder, 1, {.cross = true})) names.push_back(name_of(site));
   const std::vector<std::string> expected{
       "decoder.embedded", "decoder.0.input",
-      "decoder.0.self.normed", "decoder.0.self.query", "decoder.0.self.key", "decoder.0.self.value", "decoder.0.self.scores",
+      "decoder.0.self.deviation", "decoder.0.self.normed", "decoder.0.self.query", "decoder.0.self.key", "decoder.0.self.value", "decoder.0.self.scores",
       "decoder.0.self.weights", "decoder.0.self.head_output", "decoder.0.self.projected", "decoder.0.self.added",
-      "decoder.0.cross.normed", "decoder.0.cross.query", "decoder.0.cross.key", "decoder.0.cross.value", "decoder.0.cross.scores",
+      "decoder.0.cross.deviation", "decoder.0.cross.normed", "decoder.0.cross.query", "decoder.0.cross.key", "decoder.0.cross.value", "decoder.0.cross.scores",
       "decoder.0.cross.weights", "decoder.0.cross.head_output", "decoder.0.cross.projected", "decoder.0.cross.added",
-      "decoder.0.feed_forward.normed", "decoder.0.feed_forward.inner", "decoder.0.feed_forward.projected",
-      "decoder.0.feed_forward.added", "decoder.0.output", "decoder.final_norm", "decoder.logits"};
+      "decoder.0.feed_forward.deviation", "decoder.0.feed_forward.normed", "decoder.0.feed_forward.inner",
+      "decoder.0.feed_forward.projected", "decoder.0.feed_forward.added", "decoder.0.output", "decoder.final_deviation",
+      "decoder.final_norm", "decoder.logits"};
   EXPECT_EQ(names, expected);
-  EXPECT_EQ(sites_of(StackKind::encoder, 0, false, false).size(), 3u);
-  EXPECT_EQ(sites_of(StackKind::encoder, 2, false, true).size(), 3u + 2 * (2 + 11 + 4));
+  EXPECT_EQ(sites_of(StackKind::encoder, 0, {.final_norm = false}).size(), 3u);
+  EXPECT_EQ(sites_of(StackKind::encoder, 2, {.rotary = true}).size(), 4u + 2 * (2 + 12 + 5));
+  // Where norms stand after the additions, so do their deviations.
+  names.clear();
+  for (const Site& site : sites_of(StackKind::encoder, 1, {.post_norm = true, .embedding_norm = true, .final_norm = false}))
+    names.push_back(name_of(site));
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "encoder.embedding_deviation", "encoder.embedded", "encoder.0.input", "encoder.0.self.normed", "encoder.0.self.query",
+                       "encoder.0.self.key", "encoder.0.self.value", "encoder.0.self.scores", "encoder.0.self.weights",
+                       "encoder.0.self.head_output", "encoder.0.self.projected", "encoder.0.self.deviation", "encoder.0.self.added",
+                       "encoder.0.feed_forward.normed", "encoder.0.feed_forward.inner", "encoder.0.feed_forward.projected",
+                       "encoder.0.feed_forward.deviation", "encoder.0.feed_forward.added", "encoder.0.output", "encoder.final_norm",
+                       "encoder.logits"}));
 }
 
 TEST(Site, WrongNamesAreAnsweredWithTheNearest) {
@@ -122,6 +134,19 @@ TEST(ProbeList, VisitsInOrderMultipliesFactorsAndJoinsEdits) {
   ASSERT_EQ(edits.size(), 2u);
   EXPECT_EQ(edits[0].key, 3);
   EXPECT_EQ(edits[1].key, 4);
+  // Each probe hears of its own edits.
+  class Counter : public ScoreEditor {
+   public:
+    void scores_edited(StackKind, int, Part, std::span<const std::int64_t> counts) override { heard.assign(counts.begin(), counts.end()); }
+    std::vector<std::int64_t> heard;
+  } counter, quiet;
+  counter.add(StackKind::decoder, 2, Part::self, {.key = 5});
+  counter.add(StackKind::decoder, 2, Part::self, {.key = 6});
+  ProbeList counted({&editor, &quiet, &counter, &more});
+  const std::vector<std::int64_t> counts{10, 11, 12, 13};
+  counted.scores_edited(StackKind::decoder, 2, Part::self, counts);
+  EXPECT_EQ(counter.heard, (std::vector<std::int64_t>{11, 12}));
+  EXPECT_TRUE(quiet.heard.empty());
   two.set(StackKind::decoder, 2, Part::self, {1});
   EXPECT_TRUE(contains(message_of([&] { list.head_factors(StackKind::decoder, 2, Part::self); }), "decoder.2.self: 3 and 1 factors"));
 }
