@@ -132,7 +132,7 @@ export function RowPanel(p: RowPanelProps) {
                 <i class="zero" style={{ transform: `translateY(${zero}px)` }} />
                 <i class="score-bar" style={{ transform: `translateY(${top}px)`, height: `${tall}px` }} />
                 <i class="grip" style={{ transform: `translateY(${y(score)}px)` }} />
-                {!dense && <span class="score-text" style={{ transform: `translateY(${y(score) < 24 ? y(score) + 6 : y(score) - 21}px)` }}>{show(score)}</span>}
+                {!dense && <span class="score-text" style={{ transform: `translateY(${y(score) < 24 || (score < 0 && y(score) < height - 26) ? y(score) + 6 : y(score) - 21}px)` }}>{show(score)}</span>}
               </>}
             </div>
             <div class="weight-track" title={exact(weight)} onPointerEnter={() => p.onPeek?.({ stage: 'weight', key })}>
@@ -148,9 +148,9 @@ export function RowPanel(p: RowPanelProps) {
         })}
       </div></div>
       {p.output.length > 0 && <div class="row-output"><h4 class="hue-v">{t('row.output')}</h4>
-        <ol data-vector="output">{p.output.slice(0, 16).map((value, x) => <li title={exact(value)} data-value={value}><i style={{ '--h': Math.min(1, Math.abs(value) / strongest).toFixed(3) }} class={value < 0 ? 'negative' : ''} /><b>{show(value)}</b>
+        {p.output.length > 8 ? <Spectrum values={p.output} base={p.base?.output ?? null} /> : <ol data-vector="output">{p.output.map((value, x) => <li title={exact(value)} data-value={value}><i style={{ '--h': Math.min(1, Math.abs(value) / strongest).toFixed(3) }} class={value < 0 ? 'negative' : ''} /><b>{show(value)}</b>
           {p.base && Math.abs((p.base.output[x] ?? value) - value) > 1e-6 && <s>{show(p.base.output[x])}</s>}</li>)}
-          {p.output.length > 16 && <li class="rest">{t('row.rest', p.output.length - 16)}</li>}</ol>
+          </ol>}
         <p class="sum">Σ {t('weight')} <b data-sum={sum}>{sum.toFixed(6).replace(/0{1,3}$/, '')}</b>{p.entropy != null && <> · {t('entropy')} <b>{show(p.entropy)}</b></>}</p>
       </div>}
     </div>
@@ -163,4 +163,13 @@ export function RowPanel(p: RowPanelProps) {
       <Button icon="reset" text label={t('reset')} small disabled={!p.states[c]?.edited} keys="Delete" onClick={() => p.onReset?.(c)} />
     </div>}
   </section>;
+}
+
+// A wide output: one bar a number, up or down from 0; the ghost is the row without edits.
+function Spectrum({ values, base }: { values: number[]; base: number[] | null }) {
+  const [at, setAt] = useState<number | null>(null);
+  const most = Math.max(1e-9, ...values.map(Math.abs), ...(base ?? []).map(Math.abs));
+  return <div class="spectrum-box"><div class="spectrum" role="img" aria-label={`${t('row.output')}: ${values.slice(0, 8).map((value) => show(value)).join(', ')}, …`} data-vector="output" onPointerLeave={() => setAt(null)}>
+    {values.map((value, x) => <i class={at === x ? 'now' : ''} data-value={value} title={`${x}: ${exact(value)}`} onPointerEnter={() => setAt(x)} style={{ '--y': (value / most).toFixed(4), '--b': ((base?.[x] ?? 0) / most).toFixed(4) }}><b class={value < 0 ? 'negative' : ''} />{base && <s class={(base[x] ?? 0) < 0 ? 'negative' : ''} />}</i>)}</div>
+    <small>{at === null ? t('row.numbers', values.length) : `${at}: ${show(values[at])}${base ? ` (${show(base[at])})` : ''}`}</small></div>;
 }

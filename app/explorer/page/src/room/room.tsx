@@ -1,1 +1,157 @@
-export function RoomScreen() { return null; }
+// The model room's screen: wall of heads, the row in the middle, what it leads to on the right, generation below.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { HeadsResult, Input } from '../engine';
+import { route, writeState } from '../link';
+import { copy, download, engine, explain, pngOf, say } from '../shared';
+import { Button, Menu, Segmented, Select } from '../ui';
+import { t, type Key } from '../words';
+import { experiment, matrixCsv, matrixSvg } from './export';
+import { Generation } from './generation';
+import { MatrixMap } from './matrix';
+import { Edits, Matters, Outcome } from './outcome';
+import {
+  attentionOf, base, begin, busy, change, choose, entries, failure, future, info, linkState, openModel, parseRoom, past, redo, room, site, tabOf, undo, type Tab,
+} from './state';
+import { HeadTools, Lines, metricName, RoomRow, TextView, Wall } from './views';
+
+export function RoomScreen() {
+  const r = room.value, model = info.value;
+  const [pane, setPane] = useState<'heads' | 'row' | 'outcome'>('row');
+  const [view, setView] = useState<'matrix' | 'lines'>('matrix');
+  useEffect(() => {
+    const given = route.value.state;
+    const parsed = given === null ? null : parseRoom(given);
+    if (given !== null && !parsed) say(t('room.link.bad'), 'error');
+    // Coming back from another room keeps what was open here.
+    if (given === null && base.value) return;
+    void begin(parsed);
+  }, [route.value]);
+  useEffect(() => { if (!r.model || !base.value) return; const timer = setTimeout(() => void writeState('model', [], linkState(r)), 200); return () => clearTimeout(timer); }, [r, base.value]);
+  useEffect(() => {
+    const keys = (event: KeyboardEvent) => {
+      const target = event.target as HTMLElement;
+      const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
+      if (typing || event.ctrlKey || event.metaKey || event.altKey || target.closest('dialog')) return;
+      const now = room.value, a = site.value;
+      const layerStep = (step: number) => { if (!a || !info.value) return; const same = info.value.attentions.filter((other) => tabOf(other) === tabOf(a)); const next = same[(same.indexOf(a) + step + same.length) % same.length]; choose({ attention: next.name }); };
+      switch (event.key) {
+        case '[': if (a) choose({ head: (now.at.head + a.heads - 1) % a.heads }); break;
+        case ']': if (a) choose({ head: (now.at.head + 1) % a.heads }); break;
+        case '{': layerStep(-1); break;
+        case '}': layerStep(1); break;
+        case 'z': undo(); break;
+        case 'Z': redo(); break;
+        case '/': document.getElementById('source-text')?.focus(); break;
+        default: return;
+      }
+      event.preventDefault();
+    };
+    addEventListener('keydown', keys);
+    return () => removeEventListener('keydown', keys);
+  }, []);
+  const a = site.value;
+  const tab: Tab = a ? tabOf(a) : 'cross';
+  const tabs = (['encoder', 'decoder', 'cross'] as Tab[]).filter((kind) => model?.attentions.some((other) => tabOf(other) === kind));
+  const toTab = (kind: Tab) => { const same = model!.attentions.filter((other) => tabOf(other) === kind); const next = same.find((other) => other.layer === a?.layer) ?? same.at(-1)!; choose({ attention: next.name }); };
+  return <div class="room">
+    <h1 class="sr">{t('nav.model')}</h1>
+    <Bar />
+    {failure.value && <div class="banner error" role="alert"><strong>{t('room.cannot')}</strong> {failure.value} <Button small label={t('bench.again')} onClick={() => void openModel(r.model || entries.value[0]?.name, r.input, r)} /></div>}
+    {entries.value.length === 0 && !busy.value && !failure.value && <div class="banner">{t('room.no.models')}</div>}
+    {busy.value && !base.value && <div class="room-wait"><div class="skeleton" role="status">{t(busy.value as Key)}{model ? ` · ${model.name}` : ''}…</div></div>}
+    {base.value && a && model && <>
+      <div class="panes" role="tablist" aria-label={t('room.panes')}>{(['heads', 'row', 'outcome'] as const).map((name) => <button type="button" role="tab" aria-selected={pane === name} onClick={() => setPane(name)}>{t(`pane.${name}`)}</button>)}</div>
+      <div class={`room-body show-${pane}`}>
+        <div class="room-left card"><Segmented label={t('room.tab')} id="tabs" value={tab} onChange={toTab} options={tabs.map((kind) => ({ value: kind, label: t(`tab.${kind}`) }))} /><HeadSide tab={tab} /></div>
+        <div class="room-middle">
+          <section class="card"><header><h2>{t('room.reading')}</h2><HeadTools /></header><TextView /></section>
+          <section class="card"><RoomRow /></section>
+          <section class="card"><header><h2>{t('room.matrix.title')}</h2><Segmented label={t('room.view')} value={view} onChange={setView} options={[{ value: 'matrix', label: t('room.view.matrix') }, { value: 'lines', label: t('room.view.lines') }]} /></header>
+            {view === 'matrix' ? <MatrixMap peek={() => undefined} /> : <Lines />}</section>
+          <Generation />
+        </div>
+        <div class="room-right"><Outcome /><Edits /><Matters /></div>
+      </div>
+    </>}
+  </div>;
+}
+
+function HeadSide({ tab }: { tab: Tab }) {
+  const [metric, setMetric] = useState('layers');
+  const [found, setFound] = useState<{ model: string; result: HeadsResult } | null>(null);
+  const [searching, setSearching] = useState(false);
+  const model = room.value.model;
+  const search = async () => {
+    setSearching(true);
+    try { const result = await engine.heads({ model }); setFound({ model, result }); setMetric(result.metrics[0]?.name ?? 'layers'); } catch (error) { say(explain(error), 'error'); }
+    setSearching(false);
+  };
+  const result = found?.model === model ? found.result : null;
+  const column = result?.metrics.findIndex((m) => m.name === metric) ?? -1;
+  const ranked = result && column >= 0 ? result.heads.filter((h) => h.values[column] !== null).map((h) => ({ attention: h.attention, head: h.head, value: h.values[column]! })).sort((x, y) => y.value - x.value) : null;
+  return <>
+    <div class="wall-tools">{result ? <Select id="metric" label={t('room.sort')} value={metric} options={[{ value: 'layers', label: t('room.sort.layers') }, ...result.metrics.map((m) => ({ value: m.name, label: metricName(m.name) }))]} onChange={setMetric} /> : <Button small icon="search" text id="find-heads" label={searching ? t('room.searching') : t('room.find')} disabled={searching} onClick={() => void search()} />}</div>
+    <Wall tab={tab} metric={metric} ranked={ranked} />
+    {result && <p class="note">{t('room.found', result.inputs, result.tokens)}</p>}
+  </>;
+}
+
+function Bar() {
+  const r = room.value, model = info.value;
+  const seq = model?.family === 'encoder-decoder';
+  const shown = r.input.source ?? r.input.text ?? '';
+  const [text, setText] = useState(shown);
+  const [target, setTarget] = useState(r.input.target ?? '');
+  const [language, setLanguage] = useState(r.input.language ?? '');
+  const field = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => { setText(shown); setTarget(r.input.target ?? ''); setLanguage(r.input.language ?? ''); }, [r.input, r.model]);
+  const go = () => {
+    if (!text.trim()) { field.current?.focus(); return; }
+    const input: Input = seq ? { source: text.trim(), ...(language ? { language } : {}), ...(target.trim() ? { target: target.trim() } : {}) } : { text };
+    change({ input, edits: [], outcome: null });
+  };
+  const pick = (i: string) => { const example = model?.examples[Number(i)]; if (example) change({ input: example, edits: [], outcome: null }); };
+  const openFile = () => {
+    const picker = document.createElement('input');
+    picker.type = 'file';
+    picker.accept = '.json,application/json';
+    picker.onchange = async () => {
+      const file = picker.files?.[0];
+      if (!file) return;
+      try {
+        if (file.size > 8_000_000) throw new Error();
+        const data = JSON.parse(await file.text());
+        const parsed = data?.attend === 'experiment' ? parseRoom(data.state) : null;
+        if (!parsed) throw new Error();
+        if (parsed.model === info.value?.name && data.fingerprint && data.fingerprint !== info.value?.fingerprint) say(t('room.file.other'), 'error');
+        await begin(parsed);
+      } catch { say(t('room.file.bad', file.name), 'error'); }
+    };
+    picker.click();
+  };
+  const save = (name: string, make: () => Promise<string>, type: string) => void make().then((data) => download(name, data, type)).catch((error) => say(explain(error), 'error'));
+  const ready = !!base.value && !!attentionOf(r.at.attention);
+  return <form class="room-bar" onSubmit={(event) => { event.preventDefault(); go(); }}>
+    <Select id="model" label={t('nav.model')} hideLabel value={r.model} options={entries.value.map((e) => ({ value: e.name, label: e.error ? `${e.name} ⚠` : e.name }))} onChange={(name) => { const entry = entries.value.find((e) => e.name === name); if (entry?.error) say(`${entry.error.what} ${entry.error.advice}`, 'error'); else void openModel(name, null); }} />
+    <div class="room-text">
+      <textarea id="source-text" ref={field} rows={1} value={text} spellcheck={false} aria-label={seq ? t('room.source') : t('room.text')} placeholder={seq ? t('room.source.type') : t('room.text.type')} onInput={(event) => setText(event.currentTarget.value)}
+        onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey) { event.preventDefault(); go(); } if (event.key === 'Escape') field.current?.blur(); }} />
+      {seq && <textarea id="target-text" rows={1} value={target} spellcheck={false} aria-label={t('room.target')} placeholder={base.value?.input.target ?? t('room.target.type')} onInput={(event) => setTarget(event.currentTarget.value)} onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey) { event.preventDefault(); go(); } }} />}
+    </div>
+    {model && model.languages.length > 1 && <Select label={t('room.language')} hideLabel value={language} options={[{ value: '', label: t('room.language.auto') }, ...model.languages.map((l) => ({ value: l.name, label: `→ ${l.name}` }))]} onChange={setLanguage} />}
+    <Button primary label={t('room.run')} id="run" onClick={go} />
+    {model && model.examples.length > 0 && <Select label={t('bench.example')} hideLabel value="" options={[{ value: '', label: t('bench.example') }, ...model.examples.map((e, i) => ({ value: String(i), label: (e.source ?? e.text ?? '').slice(0, 24) }))]} onChange={pick} />}
+    <span class="spring" />
+    <span class="bar-tools"><Button icon="undo" id="undo" keys="z" label={t('undo')} disabled={!past.value.length} onClick={undo} /><Button icon="redo" id="redo" keys="Shift+z" label={t('redo')} disabled={!future.value.length} onClick={redo} />
+      <Button icon="link" label={t('bench.link')} onClick={() => void copy(location.href)} />
+      <Menu icon="save" id="export" label={t('bench.export')} items={[
+        { label: 'SVG', note: t('bench.svg.note'), disabled: !ready, onClick: () => save('attention.svg', matrixSvg, 'image/svg+xml') },
+        { label: 'PNG', note: t('bench.png.note'), disabled: !ready, onClick: () => void matrixSvg().then((svg) => pngOf(svg)).then((blob) => download('attention.png', blob)).catch((error) => say(explain(error), 'error')) },
+        { label: 'CSV', note: t('room.csv.note'), disabled: !ready, onClick: () => save('attention.csv', matrixCsv, 'text/csv') },
+        { label: 'JSON', note: t('room.json.note'), disabled: !ready, onClick: () => download('attend-experiment.json', experiment(), 'application/json') },
+        null,
+        { label: t('bench.open'), onClick: openFile },
+      ]} /></span>
+    {busy.value && base.value === null && model && <span class="sr" role="status">{t(busy.value as Key)}</span>}
+  </form>;
+}

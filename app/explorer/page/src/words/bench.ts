@@ -76,7 +76,7 @@ export const bench = {
   'row.panel': ['What {0} reads', '{0} 读取什么'],
   'row.reads': ['reads', '读取'],
   'row.output': ['output', '输出'],
-  'row.rest': ['… {0} more', '… 另有 {0} 个'],
+  'row.numbers': ['{0} numbers', '{0} 个数'],
   'row.slider': ['score of {0} for key {1}', '{0} 对键 {1} 的分数'],
   'row.locked': ['locked', '已锁定'],
   'row.lock': ['Lock', '锁定'],

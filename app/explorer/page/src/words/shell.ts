@@ -30,6 +30,7 @@ export const shell = {
   'weight': ['weight', '权重'],
   'head': ['head', '头'],
   'layer': ['layer', '层'],
+  'head.place': ['layer {0} · head {1}', '第 {0} 层 · 第 {1} 头'],
   'entropy': ['entropy', '熵'],
   'engine.gone': ['The engine does not answer. Start it again with “attend explore”; this page will go on by itself.', '引擎没有应答。请重新运行 attend explore，本页会自动恢复。'],
   'engine.failed': ['The engine could not do this.', '引擎无法完成这一步。'],

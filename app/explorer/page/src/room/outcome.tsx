@@ -1,0 +1,143 @@
+// What the model makes of it: next tokens of the base and the edited run side by side, the stack of edits, and which edges matter.
+import { useEffect, useState } from 'preact/hooks';
+import { Lane, type GenerateResult, type ImportanceResult, type ModelEdit } from '../engine';
+import { exact, show } from '../numbers';
+import { engine, explain, say } from '../shared';
+import { Button, Icon, Segmented, Select } from '../ui';
+import { t, type Key } from '../words';
+import { attentionOf, axes, base, change, choose, edited, inForce, info, label, request, room, row, site } from './state';
+
+export function outcomeRow(): number {
+  const r = room.value, a = site.value, rows = base.value?.predictions?.rows.length ?? 0;
+  const follow = a && !(a.stack === 'encoder' && info.value?.family === 'encoder-decoder') ? r.at.query : rows - 1;
+  return Math.max(0, Math.min(rows - 1, r.outcome ?? follow));
+}
+
+export function Outcome() {
+  const b = base.value, e = edited.value, r = room.value;
+  if (!b?.predictions) return null;
+  const at = outcomeRow(), target = b.tokens.target ?? b.tokens.text ?? [];
+  const before = b.predictions.rows[at], after = e?.predictions?.rows[at];
+  if (!before) return null;
+  const ids = [...before.top.slice(0, 5).map((c) => c.id), ...(after?.top.slice(0, 5).map((c) => c.id) ?? [])].filter((id, i, all) => all.indexOf(id) === i).slice(0, 7);
+  const of = (list: typeof before.top | undefined, id: number) => list?.find((c) => c.id === id);
+  const text = (id: number) => { const c = of(before.top, id) ?? of(after?.top, id)!; return c.text.replace(/^[ \u2581]+/, '') || '␣'; };
+  return <section class="card outcome" aria-label={t('room.outcome')}>
+    <header><h2>{t('room.outcome')}</h2></header>
+    <p class="outcome-after">{t('room.after')} <b class="hue-q">{label(target[at])}</b>
+      <Select label={t('room.outcome.row')} hideLabel value={r.outcome === null ? '' : String(r.outcome)} options={[{ value: '', label: t('room.outcome.follow') }, ...target.slice(0, 400).map((token, i) => ({ value: String(i), label: `${i} ${label(token)}` }))]} onChange={(value) => change({ outcome: value === '' ? null : Number(value) })} /></p>
+    <ul class="choices">{ids.map((id) => {
+      const x = of(before.top, id), y = after ? of(after.top, id) : undefined;
+      return <li data-token-id={id}><b>{text(id)}{before.target_id === id && <small title={t('room.comes')}> ●</small>}</b>
+        <span class="choice-bars"><i class="before" style={{ '--h': (x?.probability ?? 0).toFixed(4) }} />{after && <i class="after" style={{ '--h': (y?.probability ?? 0).toFixed(4) }} />}</span>
+        <span class="choice-numbers"><span data-logit={x?.logit} title={x ? `${t('room.logit')} ${exact(x.logit)}` : ''}>{x ? show(x.probability) : '<'}</span>{after && <span class="hue-e" data-edited-logit={y?.logit} title={y ? `${t('room.logit')} ${exact(y.logit)}` : ''}>{y ? show(y.probability) : '<'}</span>}</span></li>;
+    })}</ul>
+    <p class="legend"><i class="swatch before" />{t('room.base')}{after && <><i class="swatch after" />{t('room.edited')}</>}</p>
+    <Written />
+  </section>;
+}
+
+const writeLane = new Lane(async (edits: ModelEdit[]) => {
+  const r = room.value;
+  const { source, text, language } = base.value!.input;
+  return engine.generate({ model: r.model, input: source !== undefined ? { source, language } : { text }, edits, steps: 48, method: { kind: 'greedy' }, prefix_ids: [] });
+});
+
+// What is written from the beginning, with and without the edits.
+function Written() {
+  const [made, setMade] = useState<{ before: GenerateResult | null; after: GenerateResult | null }>({ before: null, after: null });
+  const r = room.value, b = base.value;
+  const edits = inForce(r.edits);
+  const family = info.value?.family;
+  useEffect(() => { setMade({ before: null, after: null }); }, [b]);
+  useEffect(() => {
+    if (!b || family !== 'encoder-decoder') return;
+    const timer = setTimeout(() => {
+      writeLane.ask(edits).then((reply) => { if (reply) setMade((old) => edits.length ? { ...old, after: reply } : { before: reply, after: null }); }).catch((error) => say(explain(error), 'error'));
+    }, 350);
+    return () => clearTimeout(timer);
+  }, [b, r.edits]);
+  if (family !== 'encoder-decoder') return null;
+  return <div class="written"><p class="faint">{t('room.writes')}</p><p>{made.before?.text ?? b?.input.target ?? '…'}</p>{edits.length > 0 && made.after && <p class={made.after.text === (made.before?.text ?? b?.input.target) ? 'faint' : 'hue-e'}>{made.after.text}</p>}</div>;
+}
+
+export function describe(e: ModelEdit): string {
+  const a = attentionOf(e.attention ?? '');
+  const { queries, keys } = axes(a, base.value);
+  const where = a ? `${t(`tab.${a.part === 'cross' ? 'cross' : a.stack}` as Key)} ${a.layer + 1}.${(e.head ?? 0) + 1}` : e.site ?? '';
+  const edge = e.query !== undefined && e.key !== undefined ? `${e.query < 0 ? '*' : label(queries[e.query])} ← ${e.key < 0 ? '*' : label(keys[e.key])}` : '';
+  const value = e.value === undefined ? '' : show(e.value);
+  switch (e.kind) {
+    case 'set': return `${where} · ${edge}: ${t('score')} = ${value}`;
+    case 'add': return `${where} · ${edge}: ${t('score')} + ${value}`;
+    case 'scale': return `${where} · ${edge}: ${t('score')} × ${value}`;
+    case 'forbid': return `${where} · ${edge}: ${t('row.forbid')}`;
+    case 'lock': return `${where} · ${edge}: ${t('weight')} = ${value}`;
+    case 'head': return `${where}: ${e.value === 0 ? t('room.head.cut') : `× ${value}`}`;
+    case 'patch': return `${t('room.patch')} ${e.site} [${e.row ?? '*'}] ← ${e.from?.source ?? e.from?.text ?? ''}`;
+    default: return `${e.kind} ${where} ${edge} ${value}`;
+  }
+}
+
+export function Edits() {
+  const r = room.value;
+  const [from, setFrom] = useState('');
+  const touched = edited.value?.edits ?? [];
+  let force = -1;
+  const a = site.value;
+  const patch = () => {
+    if (!a || !from.trim()) return;
+    const { language } = base.value?.input ?? {};
+    const input = info.value?.family === 'encoder-decoder' ? { source: from.trim(), ...(language ? { language } : {}), ...(a.stack === 'decoder' && base.value?.input.target ? { target: base.value.input.target } : {}) } : { text: from.trim() };
+    change({ edits: [...r.edits, { kind: 'patch', site: `${a.stack}.${a.layer}.output`, row: r.at.query, from: input }] });
+  };
+  return <section class="card edits" aria-label={t('room.edits')}>
+    <header><h2>{t('room.edits')}</h2>{r.edits.length > 0 && <Button small label={t('bench.edits.clear')} onClick={() => change({ edits: [] })} />}</header>
+    {r.edits.length === 0 ? <p class="faint">{t('room.edits.none')}</p> : <ol>{r.edits.map((e, i) => {
+      if (!e.off) ++force;
+      const count = e.off ? null : touched[force]?.touched;
+      return <li class={e.off ? 'off' : ''}><label><input type="checkbox" checked={!e.off} aria-label={describe(e)} onChange={() => change({ edits: r.edits.map((other, j) => j === i ? { ...other, off: !e.off || undefined } : other) })} /><span>{describe(e)}</span></label>
+        {count === 0 && <small class="bad">{t('room.touched.none')}</small>}
+        <Button icon="close" label={t('room.edit.remove')} onClick={() => change({ edits: r.edits.filter((_, j) => j !== i) })} /></li>;
+    })}</ol>}
+    {edited.value && <p class="check-line"><Icon name="check" />{t('room.p.sum', edited.value.checks.head_sum.toExponential(1))}</p>}
+    <details class="patch-box"><summary>{t('room.patch.title')}</summary><p class="faint">{t('room.patch.note', a ? `${a.stack}.${a.layer}.output` : '', r.at.query)}</p>
+      <div class="figure-tools"><input type="text" class="text-field" value={from} aria-label={t('room.patch.from')} placeholder={t('room.patch.from')} onInput={(event) => setFrom(event.currentTarget.value)} /><Button small label={t('room.patch')} disabled={!from.trim()} onClick={patch} /></div></details>
+  </section>;
+}
+
+export function Matters() {
+  const r = room.value, a = site.value, b = base.value;
+  const [on, setOn] = useState(false);
+  const [made, setMade] = useState<ImportanceResult | null>(null);
+  const [by, setBy] = useState<'weight' | 'write' | 'first_order' | 'exact'>('exact');
+  const [busy, setBusy] = useState(false);
+  const at = outcomeRow();
+  const { keys } = axes(a, b);
+  useEffect(() => { setMade(null); }, [r.at.attention, r.at.head, r.at.query, r.edits, b, at]);
+  useEffect(() => {
+    if (!on || made || !b || !row.value) return;
+    let alive = true;
+    setBusy(true);
+    const { attention, head, query } = r.at;
+    engine.importance({ ...request(r), target: { row: at, token: b.predictions?.rows[at]?.top[0]?.id }, methods: ['weight', 'write', 'first_order', 'exact'], attention, head, query, top: 200 })
+      .then((reply) => { if (alive) setMade(reply); }).catch((error) => { if (alive) { say(explain(error), 'error'); setOn(false); } }).finally(() => { if (alive) setBusy(false); });
+    return () => { alive = false; };
+  }, [on, made, r.at.attention, r.at.head, r.at.query, r.edits, b, at]);
+  const methods = ['weight', 'write', 'first_order', 'exact'] as const;
+  const edges = made ? [...made.edges].sort((x, y) => Math.abs(y[by] ?? 0) - Math.abs(x[by] ?? 0)).slice(0, 12) : [];
+  const most = Object.fromEntries(methods.map((m) => [m, Math.max(1e-12, ...edges.map((edge) => Math.abs(edge[m] ?? 0)))]));
+  const agreement = made?.agreement.find((x) => x.methods.includes('weight') && x.methods.includes('exact'));
+  return <section class="card matters" aria-label={t('room.matters')}>
+    <header><h2>{t('room.matters')}</h2><Button small primary={!on} label={on ? t('room.matters.hide') : t('room.matters.measure')} id="measure" onClick={() => setOn(!on)} /></header>
+    {!on && <p class="faint">{t('room.matters.note')}</p>}
+    {on && busy && <p class="faint" role="status">{t('room.matters.busy')}</p>}
+    {on && made && <>
+      <Segmented label={t('room.matters.by')} value={by} onChange={setBy} options={methods.map((m) => ({ value: m, label: t(`method.${m}` as Key) }))} />
+      <div class="matrix-scroll"><table class="matters-table"><thead><tr><th scope="col">{t('key')}</th>{methods.map((m) => <th scope="col" class={m === by ? 'now' : ''}>{t(`method.${m}` as Key)}</th>)}</tr></thead>
+        <tbody>{edges.map((edge) => <tr class={edge.key === r.at.key ? 'now' : ''} onClick={() => choose({ key: edge.key })}><th scope="row" class="hue-k">{label(keys[edge.key])}</th>
+          {methods.map((m) => <td class={`meter ${m === 'weight' || m === 'write' ? 'w' : 'e'} ${(edge[m] ?? 0) < 0 ? 'below' : ''}`} title={exact(edge[m] ?? 0)} data-method={m} data-value={edge[m] ?? ''}><i style={{ '--h': (Math.abs(edge[m] ?? 0) / most[m]).toFixed(3) }} /><b>{show(edge[m], 2)}</b></td>)}</tr>)}</tbody></table></div>
+      {agreement && <p class="note">{agreement.rank_correlation === null ? t('room.agreement.none') : t('room.agreement', show(agreement.rank_correlation, 2), agreement.edges)}</p>}
+    </>}
+  </section>;
+}

@@ -1,0 +1,250 @@
+// The model room: a model, a text, edits, and one selection (attention, head, query, key) that every view shares.
+import { computed, signal } from '@preact/signals';
+import {
+  Lane, type AttentionSite, type Input, type ModelEdit, type ModelEntry, type ModelInfo, type RowResult, type RunResult, type Tile, type Token,
+} from '../engine';
+import { engine, explain, status } from '../shared';
+
+export interface Selection { attention: string; head: number; query: number; key: number }
+export interface Room {
+  model: string;
+  input: Input;
+  edits: ModelEdit[];
+  at: Selection;
+  outcome: number | null; // which prediction is looked at; null: the one of the chosen query
+}
+
+export const start: Room = { model: '', input: {}, edits: [], at: { attention: '', head: 0, query: 0, key: 0 }, outcome: null };
+export const room = signal<Room>(start);
+export const past = signal<Room[]>([]);
+export const future = signal<Room[]>([]);
+
+export const entries = signal<ModelEntry[]>([]);
+export const info = signal<ModelInfo | null>(null);
+export const base = signal<RunResult | null>(null);
+export const edited = signal<RunResult | null>(null);     // null when there are no edits in force
+export const row = signal<RowResult | null>(null);
+export const baseRow = signal<RowResult | null>(null);
+export const rowFor = signal<Room | null>(null);          // the state that `row` belongs to
+export const failure = signal<string | null>(null);
+export const busy = signal<string | null>(null);          // what is being computed, in the key of a sentence
+export const peekQuery = signal<number | null>(null);     // hovering shows another row without choosing it
+
+export const inForce = (edits: ModelEdit[]) => edits.filter((e) => !e.off);
+export const attentionOf = (name: string): AttentionSite | undefined => info.value?.attentions.find((a) => a.name === name);
+export const site = computed(() => info.value?.attentions.find((a) => a.name === room.value.at.attention));
+export type Tab = 'encoder' | 'decoder' | 'cross';
+export const tabOf = (a: AttentionSite): Tab => a.part === 'cross' ? 'cross' : a.stack;
+
+const noTokens: Token[] = [];
+// The tokens along both axes of an attention.
+export function axes(a: AttentionSite | undefined, run: RunResult | null): { queries: Token[]; keys: Token[] } {
+  if (!a || !run) return { queries: noTokens, keys: noTokens };
+  const text = run.tokens.text ?? noTokens, source = run.tokens.source ?? text, target = run.tokens.target ?? text;
+  if (a.part === 'cross') return { queries: target, keys: source };
+  return a.stack === 'encoder' ? { queries: source, keys: source } : { queries: target, keys: target };
+}
+
+export function label(token: Token | undefined): string {
+  if (!token) return '';
+  const text = token.text.replace(/^[ \u2581]+/, '').replace(/\n/g, '⏎');
+  return text === '' ? '␣' : text;
+}
+
+// The full input of a run: the target that the base run wrote stands still while one edits.
+export const request = (r: Room, edits = inForce(r.edits)) => ({ model: r.model, input: base.value && sameInput(r.input, baseAsked) ? base.value.input : r.input, edits });
+let baseAsked: Input | null = null;
+const sameInput = (a: Input | null, b: Input | null) => JSON.stringify(a) === JSON.stringify(b);
+
+// ---- Asking ------------------------------------------------------------------------------------------------------
+
+const runLane = new Lane((r: Room) => engine.run({ ...request(r), want: ['tokens', 'predictions', 'checks'], top: 10 }));
+const rowLane = new Lane(async (r: Room) => {
+  const where = { attention: r.at.attention, head: r.at.head, query: r.at.query };
+  const mine = await engine.row({ ...request(r), ...where });
+  const before = inForce(r.edits).length ? await engine.row({ ...request(r, []), ...where }) : mine;
+  return { mine, before, r };
+});
+
+async function askRow(r: Room): Promise<void> {
+  if (!r.at.attention || !base.value) return;
+  const reply = await rowLane.ask(r);
+  if (!reply) return;
+  row.value = reply.mine;
+  baseRow.value = reply.before;
+  rowFor.value = reply.r;
+}
+
+let asked = 0;
+export async function ask(r: Room, what: 'all' | 'edits' | 'row'): Promise<void> {
+  const mine = ++asked;
+  try {
+    if (what === 'all') {
+      busy.value = 'room.running';
+      baseAsked = null;
+      base.value = null;
+      row.value = null;
+      edited.value = null;
+      const reply = await engine.run({ model: r.model, input: r.input, edits: [], top: 10 });
+      if (mine !== asked && room.value.input !== r.input) return;
+      baseAsked = r.input;
+      base.value = reply;
+      settle(reply);
+      r = room.value;
+    }
+    if (inForce(r.edits).length === 0) edited.value = null;
+    const jobs: Promise<unknown>[] = [askRow(r)];
+    if (what !== 'row' && inForce(r.edits).length) jobs.push(runLane.ask(r).then((reply) => { if (reply && inForce(room.value.edits).length) edited.value = reply; }));
+    await Promise.all(jobs);
+    failure.value = null;
+  } catch (error) {
+    failure.value = explain(error);
+  } finally {
+    if (mine === asked) busy.value = null;
+  }
+}
+
+// Keeps the selection inside the text that was just read.
+function settle(run: RunResult): void {
+  const r = room.value;
+  const a = attentionOf(r.at.attention) ?? info.value?.attentions.find((other) => other.part === 'cross' && other.layer === (info.value!.attentions.at(-1)!.layer)) ?? info.value?.attentions.at(-1);
+  if (!a) return;
+  const { queries, keys } = axes(a, run);
+  const fresh = a.name !== r.at.attention;
+  const at = { attention: a.name, head: Math.min(r.at.head, a.heads - 1), query: fresh ? Math.min(Math.floor(queries.length / 2), queries.length - 1) : Math.min(r.at.query, queries.length - 1), key: Math.min(r.at.key, keys.length - 1) };
+  room.value = { ...r, at, outcome: r.outcome === null ? null : Math.min(r.outcome, (run.predictions?.rows.length ?? 1) - 1) };
+}
+
+export async function openModel(name: string, input: Input | null, keep: Partial<Room> = {}): Promise<void> {
+  busy.value = 'room.loading';
+  failure.value = null;
+  try {
+    const found = await engine.model(name);
+    info.value = found;
+    const first = input ?? found.examples[0] ?? (found.family === 'encoder-decoder' ? { source: '' } : { text: '' });
+    room.value = { ...start, ...keep, model: name, input: first };
+    past.value = [];
+    future.value = [];
+    if (Object.values(first).some((value) => value !== undefined && value !== '' && String(value).length > 0)) await ask(room.value, 'all');
+    else { base.value = null; busy.value = null; }
+  } catch (error) {
+    failure.value = explain(error);
+    busy.value = null;
+  }
+}
+
+export async function begin(state: Partial<Room> | null): Promise<void> {
+  try {
+    if (!status.value) status.value = await engine.status();
+    entries.value = await engine.models();
+    const wanted = state?.model || status.value.default_model || entries.value.find((e) => !e.error)?.name;
+    if (!wanted) { failure.value = null; return; }
+    if (state?.model && !entries.value.some((e) => e.name === state.model)) { failure.value = null; await openModel(status.value.default_model, null); return; }
+    await openModel(wanted, state?.input ?? null, state ?? {});
+  } catch (error) {
+    failure.value = explain(error);
+  }
+}
+
+// ---- Changing ----------------------------------------------------------------------------------------------------
+
+let merging: string | null = null;
+let mergedAt = 0;
+export function change(next: Partial<Room>, merge: string | null = null): void {
+  const before = room.value, after = { ...before, ...next };
+  const now = performance.now();
+  if (!(merge !== null && merge === merging && now - mergedAt < 1500)) past.value = [...past.value.slice(-199), before];
+  merging = merge;
+  mergedAt = now;
+  future.value = [];
+  apply(after);
+}
+
+function apply(after: Room): void {
+  const before = room.value;
+  room.value = after;
+  if (after.model !== before.model) void openModel(after.model, after.input, after);
+  else void ask(after, after.input !== before.input ? 'all' : after.edits !== before.edits ? 'edits' : 'row');
+}
+
+export function choose(at: Partial<Selection>): void {
+  const r = room.value;
+  const next = { ...r.at, ...at };
+  const a = attentionOf(next.attention);
+  if (a && base.value) {
+    const { queries, keys } = axes(a, base.value);
+    next.head = Math.max(0, Math.min(a.heads - 1, next.head));
+    next.query = Math.max(0, Math.min(queries.length - 1, next.query));
+    next.key = Math.max(0, Math.min(keys.length - 1, next.key));
+  }
+  if (JSON.stringify(next) === JSON.stringify(r.at)) return;
+  room.value = { ...r, at: next };
+  if (next.attention !== r.at.attention || next.head !== r.at.head || next.query !== r.at.query) void ask(room.value, 'row');
+}
+
+export function undo(): void {
+  const before = past.value.at(-1);
+  if (!before) return;
+  past.value = past.value.slice(0, -1);
+  future.value = [room.value, ...future.value];
+  merging = null;
+  apply(before);
+}
+export function redo(): void {
+  const after = future.value[0];
+  if (!after) return;
+  future.value = future.value.slice(1);
+  past.value = [...past.value, room.value];
+  merging = null;
+  apply(after);
+}
+
+// ---- Edits -------------------------------------------------------------------------------------------------------
+
+const cellKinds = ['set', 'add', 'scale', 'forbid', 'lock'];
+export const isCell = (e: ModelEdit, at: Selection, query = at.query, key = at.key) => cellKinds.includes(e.kind) && e.attention === at.attention && e.head === at.head && e.query === query && e.key === key;
+export const cellEdit = (edits: ModelEdit[], at: Selection, query: number, key: number) => inForce(edits).find((e) => isCell(e, at, query, key));
+export function putCell(edit: ModelEdit, merge: string | null = null): void {
+  const r = room.value;
+  const at = { attention: edit.attention!, head: edit.head!, query: edit.query!, key: edit.key! };
+  change({ edits: [...r.edits.filter((e) => !isCell(e, at)), edit], at }, merge);
+}
+export function dropCell(at: Selection): void {
+  const r = room.value;
+  if (r.edits.some((e) => isCell(e, at))) change({ edits: r.edits.filter((e) => !isCell(e, at)) });
+}
+export function toggleHead(attention: string, head: number): void {
+  const r = room.value;
+  const had = r.edits.find((e) => e.kind === 'head' && e.attention === attention && e.head === head);
+  change({ edits: had ? r.edits.filter((e) => e !== had) : [...r.edits, { kind: 'head', attention, head, value: 0 }] });
+}
+export const headCut = (edits: ModelEdit[], attention: string, head: number) => inForce(edits).some((e) => e.kind === 'head' && e.attention === attention && e.head === head && e.value === 0);
+
+// ---- Links and files ----------------------------------------------------------------------------------------------
+
+export function parseRoom(data: unknown): Partial<Room> | null {
+  if (typeof data !== 'object' || data === null) return null;
+  const d = data as Record<string, unknown>;
+  if (typeof d.model !== 'string' || typeof d.input !== 'object' || d.input === null) return null;
+  const edits = d.edits ?? [];
+  if (!Array.isArray(edits) || edits.length > 2000 || !edits.every((e) => e && typeof e.kind === 'string')) return null;
+  const at = d.at as Selection | undefined;
+  if (at && !(typeof at.attention === 'string' && [at.head, at.query, at.key].every((n) => Number.isInteger(n) && n >= 0))) return null;
+  return { model: d.model, input: d.input as Input, edits: edits as ModelEdit[], at: at ?? start.at, outcome: Number.isInteger(d.outcome) ? d.outcome as number : null };
+}
+export const linkState = (r: Room) => ({ model: r.model, input: base.value && !r.input.target && r.edits.length ? base.value.input : r.input, ...(r.edits.length ? { edits: r.edits } : {}), at: r.at, ...(r.outcome !== null ? { outcome: r.outcome } : {}) });
+
+// ---- Tiles -------------------------------------------------------------------------------------------------------
+
+const kept = new Map<string, Tile | Promise<Tile>>();
+export function tile(r: Room, attention: string, heads: number[] | 'all', what: 'weights' | 'scores' | 'products', queries: [number, number] | undefined, keys: [number, number] | undefined, reduce: number): Tile | Promise<Tile> {
+  const asking = { ...request(r), attention, heads, what, queries, keys, reduce, by: 'max' as const };
+  const name = JSON.stringify(asking);
+  const had = kept.get(name);
+  if (had) { kept.delete(name); kept.set(name, had); return had; }
+  const coming = engine.tile(asking).then((got) => { kept.set(name, got); return got; }, (error) => { kept.delete(name); throw error; });
+  kept.set(name, coming);
+  // 96 tiles of at most 256 x 256 floats: some 25 MB.
+  while (kept.size > 96) kept.delete(kept.keys().next().value!);
+  return coming;
+}

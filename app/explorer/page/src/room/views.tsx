@@ -1,0 +1,253 @@
+// The row at several distances: running text, lines between two rows of tokens, the pipeline of numbers, the wall of all heads.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { ComponentChildren } from 'preact';
+import { linkVertical } from 'd3-shape';
+import { paletteOf, weightColour } from '../colours';
+import type { AttentionSite, Tile, Token } from '../engine';
+import { exact, show } from '../numbers';
+import { RowPanel } from '../rowpanel';
+import { softmaxWithLocks, type RowPreview } from '../softmax';
+import { dark } from '../shared';
+import { Button, Icon, Tex } from '../ui';
+import { t, type Key } from '../words';
+import { ramp } from './matrix';
+import { axes, base, baseRow, cellEdit, choose, dropCell, headCut, info, inForce, label, peekQuery, putCell, room, row, rowFor, site, tabOf, tile, toggleHead, type Tab } from './state';
+
+// ---- Weights of the row that is shown: the chosen one, or the one that is hovered ----------------------------------
+
+export function useRowWeights(): { query: number; weights: number[] | null } {
+  const r = room.value;
+  const [, again] = useState(0);
+  const query = peekQuery.value ?? r.at.query;
+  if (query === r.at.query && row.value && rowFor.value?.at.query === query && row.value.attention === r.at.attention && row.value.head === r.at.head) return { query, weights: row.value.weights };
+  if (!base.value) return { query, weights: null };
+  const got = tile(r, r.at.attention, [r.at.head], 'weights', [query, query + 1], undefined, 1);
+  if (got instanceof Promise) { got.then(() => again((n) => n + 1)).catch(() => undefined); return { query, weights: null }; }
+  return { query, weights: Array.from(got.data) };
+}
+
+// ---- Running text -------------------------------------------------------------------------------------------------
+
+const windowSize = 600;
+
+function Words({ tokens, hue, chosen, weights, onChoose, onPeek, name }: { tokens: Token[]; hue: 'q' | 'k'; chosen: number; weights: number[] | null; onChoose: (i: number) => void; onPeek?: (i: number | null) => void; name: string }) {
+  const palette = paletteOf(dark.value);
+  // Thousands of tokens: a window of them around the chosen one stands in the page.
+  const [from, setFrom] = useState(0);
+  const first = tokens.length <= windowSize ? 0 : Math.max(0, Math.min(from, tokens.length - windowSize));
+  useEffect(() => { if (tokens.length > windowSize && (chosen < first || chosen >= first + windowSize)) setFrom(Math.max(0, chosen - windowSize / 2)); }, [chosen, tokens.length]);
+  const host = useRef<HTMLDivElement>(null);
+  const keys = (event: KeyboardEvent) => {
+    const step = event.key === 'ArrowRight' || event.key === 'ArrowDown' ? 1 : event.key === 'ArrowLeft' || event.key === 'ArrowUp' ? -1 : 0;
+    if (!step) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const next = Math.max(0, Math.min(tokens.length - 1, chosen + step));
+    onChoose(next);
+    requestAnimationFrame(() => host.current?.querySelector<HTMLElement>(`[data-token="${next}"]`)?.focus());
+  };
+  return <div class="words" role="listbox" aria-label={name} aria-orientation="horizontal" ref={host} onKeyDown={keys} onPointerLeave={() => onPeek?.(null)}>
+    {first > 0 && <button type="button" class="window" onClick={() => setFrom(first - windowSize / 2)}>… {first}</button>}
+    {tokens.slice(first, first + windowSize).map((token, offset) => {
+      const i = first + offset;
+      const share = weights ? ramp(weights[i] ?? 0) : 0;
+      const wordStart = offset > 0 && (token.text.startsWith(' ') || token.text.startsWith('\u2581')) ;
+      return <>{wordStart ? ' ' : null}<span role="option" aria-selected={i === chosen} tabIndex={i === chosen ? 0 : -1} data-token={i} class={`token ${token.kind} ${i === chosen ? `chosen-${hue}` : ''} ${weights && share > 0.62 ? 'strong' : ''}`}
+        style={weights ? { background: weightColour(palette, share) } : undefined} title={weights ? `${label(token)} · ${exact(weights[i] ?? 0)}` : label(token)}
+        aria-label={weights ? `${label(token)}, ${t('weight')} ${show(weights[i])}` : label(token)} data-weight={weights ? weights[i] : undefined}
+        onClick={() => onChoose(i)} onPointerEnter={() => onPeek?.(i)}>{label(token)}</span></>;
+    })}
+    {first + windowSize < tokens.length && <button type="button" class="window" onClick={() => setFrom(first + windowSize / 2)}>{tokens.length - first - windowSize} …</button>}
+  </div>;
+}
+
+export function TextView() {
+  const a = site.value, r = room.value;
+  const { queries, keys } = axes(a, base.value);
+  const { query, weights } = useRowWeights();
+  if (!a || !queries.length) return null;
+  const peek = (i: number | null) => { peekQuery.value = i; };
+  const cross = a.part === 'cross';
+  return <div class="text-view">
+    {cross ? <>
+      <p class="line-name hue-k">{t('room.source')}</p><Words name={t('room.keys')} tokens={keys} hue="k" chosen={r.at.key} weights={weights} onChoose={(key) => choose({ key })} />
+      <p class="line-name hue-q">{t('room.target')}</p><Words name={t('room.queries')} tokens={queries} hue="q" chosen={query} weights={null} onChoose={(q) => choose({ query: q })} onPeek={peek} />
+    </> : <><p class="line-name hue-q">{a.stack === 'encoder' && info.value?.family === 'encoder-decoder' ? t('room.source') : info.value?.family === 'encoder-decoder' ? t('room.target') : t('room.text')}</p>
+      <Words name={t('room.queries')} tokens={queries} hue="q" chosen={query} weights={weights} onChoose={(q) => choose({ query: q })} onPeek={peek} /></>}
+  </div>;
+}
+
+// ---- Lines --------------------------------------------------------------------------------------------------------
+
+const link = linkVertical<{ source: [number, number]; target: [number, number] }, [number, number]>();
+
+export function Lines() {
+  const a = site.value, r = room.value;
+  const { queries, keys } = axes(a, base.value);
+  const [matrix, setMatrix] = useState<Tile | null>(null);
+  const { query, weights } = useRowWeights();
+  const many = queries.length > 64 || keys.length > 64;
+  useEffect(() => {
+    if (many || !base.value || !a) { setMatrix(null); return; }
+    const got = tile(r, r.at.attention, [r.at.head], 'weights', [0, queries.length], [0, keys.length], 1);
+    if (got instanceof Promise) got.then(setMatrix).catch(() => undefined);
+    else setMatrix(got);
+  }, [base.value, r.at.attention, r.at.head, r.edits]);
+  if (!a || !queries.length) return null;
+  if (many) return <p class="faint">{t('room.lines.many')}</p>;
+  const size = (token: Token) => Math.max(22, [...label(token)].reduce((sum, c) => sum + (c > '\u2e80' ? 15 : 8.4), 10));
+  const lay = (tokens: Token[]) => { let x = 8; return tokens.map((token) => { const w = size(token), at = x + w / 2; x += w + 6; return { at, w, end: x }; }); };
+  const top = lay(keys), bottom = lay(queries);
+  const width = Math.max(top.at(-1)!.end, bottom.at(-1)!.end) + 8;
+  const h = 190;
+  const lines = [];
+  const current = weights;
+  for (let i = 0; i < queries.length; ++i) {
+    for (let j = 0; j < keys.length; ++j) {
+      const w = i === query && current ? current[j] : matrix && matrix.rows === queries.length ? matrix.data[i * matrix.columns + j] : 0;
+      if (w < 0.03 || i === query) continue;
+      lines.push(<path d={link({ source: [top[j].at, 34], target: [bottom[i].at, h - 34] })!} class="thread" style={{ opacity: w * 0.35 }} />);
+    }
+  }
+  current?.forEach((w, j) => { if (w >= 0.005 && top[j]) lines.push(<path d={link({ source: [top[j].at, 34], target: [bottom[query].at, h - 34] })!} class="thread now" style={{ opacity: Math.max(0.12, w), strokeWidth: 1 + 5 * w }} />); });
+  return <div class="lines-scroll"><svg class="lines" width={width} height={h} viewBox={`0 0 ${width} ${h}`} role="img" aria-label={t('room.lines.name', label(queries[query]))}>
+    {lines}
+    {keys.map((token, j) => <text x={top[j].at} y="24" text-anchor="middle" class={`line-key ${token.kind} ${j === r.at.key ? 'now' : ''}`} onClick={() => choose({ key: j })}>{label(token)}</text>)}
+    {queries.map((token, i) => <text x={bottom[i].at} y={h - 14} text-anchor="middle" class={`line-query ${token.kind} ${i === query ? 'now' : ''}`} onClick={() => choose({ query: i })} onPointerEnter={() => { peekQuery.value = i; }} onPointerLeave={() => { peekQuery.value = null; }}>{label(token)}</text>)}
+  </svg></div>;
+}
+
+// ---- The row ------------------------------------------------------------------------------------------------------
+
+const shownKeys = 40;
+
+export function RoomRow() {
+  const r = room.value, a = site.value, w = row.value, before = baseRow.value;
+  const [preview, setPreview] = useState<RowPreview & { of: number[] } | null>(null);
+  const current = !!w && rowFor.value === r;
+  useEffect(() => { if (current) setPreview(null); }, [current, w]);
+  if (!w || !before || !a || w.attention !== r.at.attention || w.head !== r.at.head || w.query !== r.at.query) return <div class="skeleton" role="status">{t('engine.asking')}…</div>;
+  const { queries, keys } = axes(a, base.value);
+  const { attention, head, query } = r.at;
+  // Long rows show their largest weights, in the order of the text; the sums are of the whole row.
+  const all = w.weights.length <= 64 ? w.weights.map((_, j) => j)
+    : [...new Set([...w.weights.map((weight, j) => [weight, j]).sort((x, y) => y[0] - x[0]).slice(0, shownKeys).map(([, j]) => j), r.at.key, ...inForce(r.edits).filter((e) => e.attention === attention && e.head === head && e.query === query && (e.key ?? -1) >= 0).map((e) => e.key!)])].sort((x, y) => x - y);
+  const valueOf = new Map(w.keys.map((key, i) => [key, w.value_vectors[i]]));
+  const put = (kind: 'set' | 'lock' | 'forbid', key: number, value?: number, merge = false) => putCell({ kind, attention, head, query, key, ...(value === undefined ? {} : { value }) }, merge ? `${kind} ${attention} ${head} ${query} ${key}` : null);
+  const drag = (at: number, score: number, done: boolean) => {
+    const key = all[at];
+    put('set', key, score, true);
+    if (done) return;
+    const scores = w.scores.map((old, j) => cellEdit(r.edits, r.at, query, j)?.kind === 'forbid' || old === null ? null : old);
+    scores[key] = score;
+    const locked = new Map<number, number>();
+    for (const e of inForce(r.edits)) if (e.kind === 'lock' && e.attention === attention && e.head === head && e.query === query && e.key !== key) locked.set(e.key!, e.value ?? 0);
+    const weights = softmaxWithLocks(scores, locked);
+    const output = w.output.slice();
+    if (w.keys.length === w.weights.length) output.fill(0), weights.forEach((weight, j) => { const v = valueOf.get(j)!; for (let x = 0; x < output.length; ++x) output[x] += weight * v[x]; });
+    setPreview({ scores, weights, output, of: all });
+  };
+  const scores = preview?.scores ?? w.scores, weights = preview?.weights ?? w.weights;
+  const sinkMass = weights[0];
+  const hasEdits = inForce(r.edits).length > 0;
+  return <>
+    <RowPanel query={label(queries[query])} keys={all.map((j) => label(keys[j]))} scaled={all.map((j) => before.scores[j])} scores={all.map((j) => scores[j])} weights={all.map((j) => weights[j])} values={all.map((j) => valueOf.get(j) ?? [])}
+      output={preview?.output ?? w.output} base={hasEdits ? { weights: all.map((j) => before.weights[j]), output: before.output } : null}
+      states={all.map((j) => { const edit = cellEdit(r.edits, r.at, query, j); return { edited: !!edit, locked: edit?.kind === 'lock', forbidden: edit?.kind === 'forbid' }; })}
+      chosen={Math.max(0, all.indexOf(r.at.key))} live={preview ? 'preview' : current ? 'engine' : 'asking'} took={w.took} entropy={preview ? null : w.entropy}
+      hint={!r.edits.length ? t('bench.hint') : undefined}
+      onChoose={(at) => choose({ key: all[at] })} onDrag={drag} onSet={(at, score) => put('set', all[at], score, true)}
+      onLock={(at, weight) => { if (weight === null) dropCell({ ...r.at, key: all[at] }); else put('lock', all[at], Number(Math.max(0, Math.min(1, weight)).toFixed(6)), true); }}
+      onForbid={(at) => { if (cellEdit(r.edits, r.at, query, all[at])?.kind === 'forbid') dropCell({ ...r.at, key: all[at] }); else put('forbid', all[at]); }}
+      onReset={(at) => dropCell({ ...r.at, key: all[at] })} />
+    {all.length < w.weights.length && <p class="note">{t('room.row.part', all.length, w.weights.length)}</p>}
+    {query > 1 && sinkMass > 0.5 && <p class="note">{t('room.sink', label(keys[0]), show(sinkMass))}</p>}
+    <Pipeline />
+  </>;
+}
+
+// A vector as a strip of cells; hovering says each number to the last bit.
+export function Strip({ id, values, hue, name }: { id: string; values: number[]; hue: string; name: string }) {
+  const [at, setAt] = useState<number | null>(null);
+  const most = Math.max(1e-9, ...values.map(Math.abs));
+  return <div class="strip-box"><div class={`strip tone-${hue}`} data-vector={id} role="img" aria-label={`${name}: ${values.slice(0, 8).map((value) => show(value)).join(', ')}${values.length > 8 ? ', …' : ''}`} onPointerLeave={() => setAt(null)}>
+    {values.map((value, i) => <i class={value < 0 ? 'negative' : ''} style={{ '--t': (Math.abs(value) / most).toFixed(3) }} data-value={value} title={`${i}: ${exact(value)}`} onPointerEnter={() => setAt(i)} />)}</div>
+    <small>{at === null ? `${values.length}` : `${at}: ${show(values[at])}`}</small></div>;
+}
+
+function Pipeline() {
+  const w = row.value!, r = room.value, a = site.value!;
+  const { queries, keys } = axes(a, base.value);
+  const at = w.keys.indexOf(r.at.key), j = r.at.key;
+  const bar = Math.max(1e-9, ...w.head_norms);
+  const line = (tex: string, what: ComponentChildren, value?: number | null, tone = '') => <li><Tex tex={tex} /><div>{what}</div>{value !== undefined && <b class={tone} data-value={value ?? '-inf'} title={exact(value)}>{show(value, 4)}</b>}</li>;
+  const rotated = !!w.rotated_query;
+  return <details class="pipeline" open><summary>{t('room.pipeline', label(queries[r.at.query]), label(keys[j]))}</summary>
+    <ol>
+      {line('x', <Strip id="input" hue="x" name={t('room.p.input')} values={w.input} />)}
+      {line('q', <Strip id="query" hue="q" name={t('query')} values={w.query_vector} />)}
+      {rotated && line('Rq', <Strip id="rotated-query" hue="q" name={t('matrix.rq')} values={w.rotated_query!} />)}
+      {at >= 0 && line('k', <Strip id="key" hue="k" name={t('key')} values={w.key_vectors[at]} />)}
+      {at >= 0 && rotated && line('Rk', <Strip id="rotated-key" hue="k" name={t('matrix.rk')} values={w.rotated_keys![at]} />)}
+      {line('q\\cdot k', t('room.p.product'), w.products[j])}
+      {line(`\\times ${w.scale.toFixed(4)}`, t('room.p.scaled'), w.scaled[j])}
+      {line('s', w.scores[j] === null ? t('masked') : cellEdit(r.edits, r.at, r.at.query, j) ? t('formula.edited') : t('room.p.score'), w.scores[j])}
+      {line('w', <>{t('room.p.weight')} <small class="faint">log Σ e<sup>s</sup> = {show(w.log_sum_exp)}</small></>, w.weights[j], 'hue-w')}
+      {at >= 0 && line('v', <Strip id="value" hue="v" name={t('value')} values={w.value_vectors[at]} />)}
+      {line('o=\\sum w\\,v', <Strip id="mix" hue="v" name={t('row.output')} values={w.output} />)}
+      {line('o\\,W_O', <Strip id="written" hue="x" name={t('room.p.written')} values={w.written} />)}
+      {line('w\\,\\lVert v W_O\\rVert', t('room.p.norm'), w.write_norms[j], 'hue-w')}
+    </ol>
+    <div class="head-sum"><p>{t('room.p.heads')}</p><div class="head-bars">{w.head_norms.map((norm, h) => <button type="button" class={`${h === r.at.head ? 'now' : ''} ${headCut(r.edits, r.at.attention, h) ? 'cut' : ''}`} title={exact(norm)} onClick={() => choose({ head: h })}><i style={{ '--h': (norm / bar).toFixed(3) }} /><span>{h + 1}</span></button>)}</div>
+      <p class="check-line"><Icon name="check" />{t('room.p.sum', w.head_sum.toExponential(1))}</p></div>
+  </details>;
+}
+
+// ---- The wall of heads --------------------------------------------------------------------------------------------
+
+function Thumb({ a, head, value }: { a: AttentionSite; head: number; value?: string }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const r = room.value;
+  const { queries, keys } = axes(a, base.value);
+  const level = Math.max(1, 2 ** Math.ceil(Math.log2(Math.max(queries.length, keys.length, 1) / 48)));
+  const [m, setM] = useState<Tile | null>(null);
+  useEffect(() => {
+    if (!queries.length) return;
+    const got = tile(r, a.name, 'all', 'weights', undefined, undefined, level);
+    if (got instanceof Promise) got.then(setM).catch(() => undefined);
+    else setM(got);
+  }, [base.value, r.edits, a.name]);
+  useEffect(() => {
+    if (!m || !canvas.current) return;
+    const target = canvas.current;
+    target.width = m.columns;
+    target.height = m.rows;
+    const pen = target.getContext('2d')!, palette = paletteOf(dark.value), image = pen.createImageData(m.columns, m.rows);
+    const size = m.rows * m.columns;
+    for (let i = 0; i < size; ++i) {
+      const hex = weightColour(palette, ramp(m.data[head * size + i]));
+      image.data.set([parseInt(hex.slice(1, 3), 16), parseInt(hex.slice(3, 5), 16), parseInt(hex.slice(5, 7), 16), 255], 4 * i);
+    }
+    pen.putImageData(image, 0, 0);
+  }, [m, dark.value, head]);
+  const now = r.at.attention === a.name && r.at.head === head, cut = headCut(r.edits, a.name, head);
+  return <button type="button" class={`thumb ${now ? 'now' : ''} ${cut ? 'cut' : ''}`} aria-pressed={now} data-head={`${a.name}.${head}`} aria-label={`${t('head.place', a.layer + 1, head + 1)}${value ? ', ' + value : ''}${cut ? ', ' + t('room.cut') : ''}`} title={`${a.name} · ${t('head.place', a.layer + 1, head + 1)}`} onClick={() => choose({ attention: a.name, head })}>
+    <canvas ref={canvas} aria-hidden="true" />{value && <small>{value}</small>}</button>;
+}
+
+export function Wall({ tab, metric, ranked }: { tab: Tab; metric: string; ranked: { attention: string; head: number; value: number }[] | null }) {
+  const attentions = info.value?.attentions.filter((a) => tabOf(a) === tab) ?? [];
+  if (ranked && metric !== 'layers') {
+    const mine = ranked.filter((h) => attentions.some((a) => a.name === h.attention));
+    return <div class="wall ranked">{mine.map((h) => { const a = attentions.find((other) => other.name === h.attention)!; return <div class="wall-item" key={`${h.attention}.${h.head}`}><Thumb a={a} head={h.head} value={show(h.value, 2)} /><small>{a.layer + 1}.{h.head + 1}</small></div>; })}</div>;
+  }
+  return <div class="wall">{attentions.map((a) => <div class="wall-layer" key={a.name}><span class="wall-n" title={t('layer')}>{a.layer + 1}</span>{Array.from({ length: a.heads }, (_, h) => <Thumb a={a} head={h} />)}</div>)}</div>;
+}
+
+export function HeadTools() {
+  const r = room.value, a = site.value;
+  if (!a) return null;
+  const cut = headCut(r.edits, a.name, r.at.head);
+  return <div class="head-tools"><b>{t('head.place', a.layer + 1, r.at.head + 1)}</b><Button small icon="cut" text label={cut ? t('room.head.back') : t('room.head.cut')} pressed={cut} id="cut-head" onClick={() => toggleHead(a.name, r.at.head)} /></div>;
+}
+export const metricName = (name: string) => t((`metric.${name}`) as Key);
