@@ -10,8 +10,7 @@
 
 namespace attend {
 
-// ---- What is shown
-// ---------------------------------------------------------------------------------------------------
+// ---- What is shown -------------------------------------------------------------------------------------------------
 
 struct ShownToken {
   std::string text;           // as people read it; empty: shown as a blank
@@ -92,8 +91,7 @@ struct Inspection {
 // text that does not exist and for names used twice. Everything below calls it.
 void check(const Inspection& inspection);
 
-// ---- Pictures
-// --------------------------------------------------------------------------------------------------------
+// ---- Pictures ------------------------------------------------------------------------------------------------------
 
 enum class Theme { light, dark };
 enum class PictureLanguage { english, chinese };
@@ -149,8 +147,17 @@ std::string outcomes_svg(const Inspection& inspection, const PictureOptions& opt
 // two pairs are left or one side is constant. Error(shape) for sides of different length.
 double rank_correlation(std::span<const float> a, std::span<const float> b);
 
-// ---- Files
-// -----------------------------------------------------------------------------------------------------------
+struct PngImage {
+  std::string bytes;
+  int width = 0, height = 0;
+  std::string missing;  // each character that no installed font has, once; they are boxes in the picture
+};
+// A picture of the above as PNG. At scale 1 a pixel is a pixel of the SVG, 96 to the inch: scale 3.125 gives 300 dpi,
+// and the file says so. Loads librsvg when first called: Error(file) where it is not installed, with the package's name.
+// Error(argument): more than 32,767 pixels a side or 256 million in all. Error(format): not an SVG.
+PngImage png_of(const std::string& svg, double scale = 2);
+
+// ---- Files ---------------------------------------------------------------------------------------------------------
 
 // RFC 4180, UTF-8, one line a cell: attention,layer,head,query,query_token,key,key_token,masked and a column for every
 // measure of any attention. Numbers are the shortest that read back to the same bits; not measured is empty.

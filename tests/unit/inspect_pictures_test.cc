@@ -1,9 +1,12 @@
 #include "attend/pictures.h"
 
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "attend/error.h"
@@ -24,7 +27,20 @@ std::vector<std::pair<std::string, std::string>> pictures_of(const Inspection& i
           {"heat map of effects", heat_map_svg(inspection, place, "exact effect", options)},
           {"measures", measures_svg(inspection, place, {"weight", "first-order effect", "exact effect"}, options)},
           {"text", text_svg(inspection, place, "weight", 0, options)},
-          {"text of effects", text_svg(inspection, place, "first-order effect", 0, options)}};
+          {"text of effects", text_svg(inspection, place, "first-order effect", 0, options)},
+          {"lines", lines_svg(inspection, "cross", 2, {3}, "weight", -1, options)},
+          {"lines of a query", lines_svg(inspection, "cross", 2, {3}, "first-order effect", 0, options)},
+          {"lines of heads", lines_svg(inspection, "cross", 2, {0, 3}, "weight", 0, options)},
+          {"wall", wall_svg(inspection, "cross", "weight", "mean entropy", options)},
+          {"wall of effects", wall_svg(inspection, "cross", "exact effect", "", options)}};
+}
+
+// Pictures that show the tokens of one text or none.
+std::vector<std::pair<std::string, std::string>> charts_of(const Inspection& inspection,
+                                                           const PictureOptions& options = {}) {
+  return {{"row lines", row_lines_svg(inspection, "cross", 0, {0, 1, 3}, "entropy", options)},
+          {"bars", head_bars_svg(inspection, "cross", {"mean entropy"}, options)},
+          {"outcomes", outcomes_svg(inspection, options)}};
 }
 
 // All that is live text: <text>, tooltips and the description.
@@ -85,7 +101,11 @@ TEST(InspectPictures, SurviveHostileTokens) {
   inspection.model = "</svg><script>alert(1)</script>";
   inspection.edits = {"]]>", "a & b"};
   inspection.note = "\x02\"'<";
-  for (const auto& [name, svg] : pictures_of(inspection)) {
+  inspection.outcomes.clear();
+  for (const std::string& token : hostile_tokens()) inspection.outcomes.push_back({{token, false, false}, 1, 2});
+  auto pictures = pictures_of(inspection);
+  for (auto& chart : charts_of(inspection)) pictures.push_back(std::move(chart));
+  for (const auto& [name, svg] : pictures) {
     const std::vector<XmlElement> elements = parse_xml(svg);
     EXPECT_EQ(count_of(elements, "script") + count_of(elements, "img"), 0u) << name;
     for (const XmlElement& element : elements)
@@ -94,6 +114,7 @@ TEST(InspectPictures, SurviveHostileTokens) {
         EXPECT_TRUE(attribute != "href" || value.starts_with("data:image/png;base64,")) << name;
       }
     const std::string words = words_in(elements);
+    if (name == "bars") continue;
     for (const std::string& token : hostile_tokens())
       EXPECT_NE(words.find(pictures::shown(token)), std::string::npos) << name << " lacks " << token;
   }
@@ -102,7 +123,10 @@ TEST(InspectPictures, SurviveHostileTokens) {
 TEST(InspectPictures, NothingLiesOutsideAndSizesAreWhole) {
   for (auto [queries, keys] :
        std::vector<std::pair<std::size_t, std::size_t>>{{1, 1}, {1, 30}, {30, 1}, {12, 12}, {40, 40}, {100, 90}}) {
-    for (const auto& [name, svg] : pictures_of(inspection_of(queries, keys, true))) {
+    const Inspection inspection = inspection_of(queries, keys, true);
+    auto pictures = pictures_of(inspection);
+    for (auto& chart : charts_of(inspection)) pictures.push_back(std::move(chart));
+    for (const auto& [name, svg] : pictures) {
       const std::vector<XmlElement> elements = parse_xml(svg);
       const double width = elements[0].number("width"), height = elements[0].number("height");
       EXPECT_EQ(width, std::floor(width)) << name;
@@ -203,6 +227,214 @@ TEST(InspectPictures, LongInputBecomesAnImageOfReasonableSize) {
       EXPECT_EQ(element.number("width"), 650);
       EXPECT_EQ(element.number("height"), 750);
     }
+}
+
+// Lines that carry an edge are paths with a tooltip.
+std::map<std::string, XmlElement> edges_in(const std::string& svg) {
+  std::map<std::string, XmlElement> edges;
+  const std::vector<XmlElement> elements = parse_xml(svg);
+  for (const XmlElement& element : elements)
+    if (element.name == "title" && elements[element.parent].name == "path")
+      edges[element.text] = elements[element.parent];
+  return edges;
+}
+
+TEST(InspectPictures, LinesHaveTheWeightAsOpacity) {
+  Inspection inspection = inspection_of(2, 3, false, {"a", "b", "c", "d"});
+  Measure& weight = inspection.attentions[0].measures[0];
+  const float row[] = {0.25f, 0.75f, 0.f, 0.005f, 0.8f, 0.195f};
+  std::copy(std::begin(row), std::end(row), weight.values.end() - 6);
+  // The largest is 0.8, and so the end of the scale; what is below a fiftieth of it is not drawn.
+  const auto all = edges_in(lines_svg(inspection, "cross", 2, {3}, "weight"));
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_NEAR(all.at("b \u2192 a: 0.25").number("stroke-opacity"), 0.25 / 0.8, 0.006);
+  EXPECT_NEAR(all.at("b \u2192 b: 0.75").number("stroke-opacity"), 0.75 / 0.8, 0.006);
+  EXPECT_NEAR(all.at("c \u2192 c: 0.195").number("stroke-opacity"), 0.195 / 0.8, 0.006);
+  EXPECT_FALSE(all.at("c \u2192 b: 0.8").attributes.contains("stroke-opacity"));
+  // A query brought out leaves the others grey.
+  const auto one = edges_in(lines_svg(inspection, "cross", 2, {3}, "weight", 0));
+  const std::string grey = pictures::hexadecimal(pictures::palette(Theme::light).hatch);
+  EXPECT_NE(one.at("b \u2192 a: 0.25").attributes.at("stroke"), grey);
+  EXPECT_EQ(one.at("c \u2192 b: 0.8").attributes.at("stroke"), grey);
+  // Heads have hues of their own, named in the legend.
+  const std::string several = lines_svg(inspection, "cross", 2, {0, 1, 3}, "weight");
+  std::set<std::string> hues;
+  for (const auto& [name, edge] : edges_in(several)) hues.insert(edge.attributes.at("stroke"));
+  EXPECT_EQ(hues.size(), 3u);
+  for (const char* head : {"\nhead 0\n", "\nhead 1\n", "\nhead 3\n"})
+    EXPECT_NE(words_in(parse_xml(several)).find(head), std::string::npos);
+}
+
+TEST(InspectPictures, LinesOfMaskedEdgesAreNotDrawn) {
+  for (const auto& [name, edge] : edges_in(lines_svg(inspection_of(6, 6, true), "cross", 0, {0}, "weight")))
+    EXPECT_NE(edge.number("stroke-width"), 0) << name;
+  EXPECT_LE(edges_in(lines_svg(inspection_of(6, 6, true), "cross", 0, {0}, "first-order effect")).size(), 21u);
+}
+
+TEST(InspectPictures, WallShowsEveryHeadWithItsMetric) {
+  const Inspection inspection = inspection_of(5, 6);
+  const std::vector<XmlElement> elements = parse_xml(wall_svg(inspection, "cross", "weight", "mean entropy"));
+  const std::string words = words_in(elements);
+  for (float value : inspection.attentions[0].metrics[0].values)
+    EXPECT_NE(words.find(join("\n", pictures::three_decimals(value), "\n")), std::string::npos) << value;
+  std::size_t frames = 0;
+  for (const XmlElement& element : elements)
+    if (element.name == "rect" && element.attributes.contains("stroke"))
+      frames += element.number("width") == 6 * 14 + 1;
+  EXPECT_EQ(frames, 6u);
+  for (const char* label : {"layer 0", "layer 2", "head 0", "head 1", "head 3"})
+    EXPECT_NE(words.find(label), std::string::npos) << label;
+}
+
+TEST(InspectPictures, BarsAreAsHighAsTheirNumbers) {
+  Inspection inspection = inspection_of(2, 2);
+  inspection.attentions[0].metrics[0].values = {1, 2, 0.5f, -1, 0, 2};
+  const std::vector<XmlElement> elements = parse_xml(head_bars_svg(inspection, "cross", {"mean entropy"}));
+  std::map<std::string, double> heights;
+  for (const XmlElement& element : elements)
+    if (element.name == "title" && elements[element.parent].name == "rect")
+      heights[element.text] = elements[element.parent].number("height");
+  ASSERT_EQ(heights.size(), 6u);
+  const double two = heights.at("layer 0, head 1: 2");
+  EXPECT_GT(two, 40);
+  EXPECT_NEAR(heights.at("layer 0, head 0: 1"), two / 2, 1);
+  EXPECT_NEAR(heights.at("layer 0, head 3: 0.5"), two / 4, 1);
+  EXPECT_NEAR(heights.at("layer 2, head 0: -1"), two / 2, 1);
+  EXPECT_EQ(heights.at("layer 2, head 3: 2"), two);
+}
+
+TEST(InspectPictures, RowLinesBreakWhereNumbersAreMissing) {
+  Inspection inspection = inspection_of(6, 2);
+  inspection.attentions[0].statistics[0].values[2] = std::numeric_limits<float>::quiet_NaN();
+  const auto paths = edges_in(row_lines_svg(inspection, "cross", 0, {0, 1}, "entropy"));
+  const auto pieces = [&](const std::string& head) {
+    const std::string& data = paths.at(head).attributes.at("d");
+    return std::pair{std::count(data.begin(), data.end(), 'M'), std::count(data.begin(), data.end(), 'L')};
+  };
+  EXPECT_EQ(pieces("head 0"), (std::pair<std::ptrdiff_t, std::ptrdiff_t>{2, 3}));
+  EXPECT_EQ(pieces("head 1"), (std::pair<std::ptrdiff_t, std::ptrdiff_t>{1, 5}));
+}
+
+TEST(InspectPictures, OutcomesStandSideBySide) {
+  const std::vector<XmlElement> elements = parse_xml(outcomes_svg(inspection_of(2, 2)));
+  std::vector<double> circles;
+  for (const XmlElement& element : elements)
+    if (element.name == "circle") circles.push_back(element.number("cx"));
+  ASSERT_EQ(circles.size(), 8u);      // two in the legend, then base and edited of each outcome
+  EXPECT_GT(circles[2], circles[3]);  // 2.5 -> 1.25
+  EXPECT_LT(circles[4], circles[5]);  // 1.0 -> 1.75
+  EXPECT_EQ(circles[6], circles[7]);
+  EXPECT_NEAR((circles[2] - circles[3]) / (circles[5] - circles[4]), 1.25 / 0.75, 0.02);
+  const std::string words = words_in(elements);
+  for (const char* number : {"2.500", "1.250", "\u22121.250", "+0.750", "\u22120.500"})
+    EXPECT_NE(words.find(number), std::string::npos) << number;
+}
+
+// Rows of RGB or RGBA of a PNG with 8 bits a channel, unfiltered.
+struct Pixels {
+  std::size_t width = 0, height = 0, channels = 0;
+  std::uint32_t dots_per_metre = 0;
+  std::vector<std::uint8_t> bytes;
+
+  pictures::Colour at(std::size_t x, std::size_t y) const {
+    const std::uint8_t* p = bytes.data() + (y * width + x) * channels;
+    return {p[0], p[1], p[2]};
+  }
+};
+
+Pixels decode_png(const std::string& png) {
+  Pixels pixels;
+  std::string packed;
+  const auto u32 = [&](std::size_t at) {
+    std::uint32_t value = 0;
+    for (std::size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<unsigned char>(png.at(at + i));
+    return value;
+  };
+  for (std::size_t at = 8; at < png.size(); at += 12 + u32(at)) {
+    const std::string type = png.substr(at + 4, 4);
+    EXPECT_EQ(u32(at + 8 + u32(at)),
+              crc32(0, reinterpret_cast<const Bytef*>(png.data() + at + 4), static_cast<uInt>(4 + u32(at))))
+        << type;
+    if (type == "IHDR") {
+      pixels.width = u32(at + 8);
+      pixels.height = u32(at + 12);
+      pixels.channels = png.at(at + 17) == 6 ? 4 : 3;
+    }
+    if (type == "pHYs") pixels.dots_per_metre = u32(at + 8);
+    if (type == "IDAT") packed += png.substr(at + 8, u32(at));
+  }
+  const std::size_t stride = pixels.width * pixels.channels;
+  std::vector<Bytef> raw((stride + 1) * pixels.height);
+  uLongf size = static_cast<uLongf>(raw.size());
+  EXPECT_EQ(
+      uncompress(raw.data(), &size, reinterpret_cast<const Bytef*>(packed.data()), static_cast<uLong>(packed.size())),
+      Z_OK);
+  pixels.bytes.resize(stride * pixels.height);
+  for (std::size_t y = 0; y < pixels.height; ++y)
+    for (std::size_t i = 0; i < stride; ++i) {
+      const int left = i >= pixels.channels ? pixels.bytes[y * stride + i - pixels.channels] : 0;
+      const int above = y > 0 ? pixels.bytes[(y - 1) * stride + i] : 0;
+      const int corner = y > 0 && i >= pixels.channels ? pixels.bytes[(y - 1) * stride + i - pixels.channels] : 0;
+      const int guess = left + above - corner;
+      const int nearest =
+          std::abs(guess - left) <= std::abs(guess - above) && std::abs(guess - left) <= std::abs(guess - corner) ? left
+          : std::abs(guess - above) <= std::abs(guess - corner) ? above
+                                                                : corner;
+      const int filters[] = {0, left, above, (left + above) / 2, nearest};
+      pixels.bytes[y * stride + i] =
+          static_cast<std::uint8_t>(raw[y * (stride + 1) + 1 + i] + filters[raw[y * (stride + 1)]]);
+    }
+  return pixels;
+}
+
+TEST(InspectPictures, PngIsThePictureAtTheScaleAsked) {
+  const Inspection inspection = inspection_of(3, 4);
+  for (Theme theme : {Theme::light, Theme::dark}) {
+    const std::string svg =
+        heat_map_svg(inspection, place, "weight", {theme, PictureLanguage::english, {}, true, false});
+    const std::vector<XmlElement> elements = parse_xml(svg);
+    const PngImage image = png_of(svg, 2);
+    const Pixels pixels = decode_png(image.bytes);
+    EXPECT_EQ(image.missing, "");
+    EXPECT_EQ(pixels.width, 2 * elements[0].number("width"));
+    EXPECT_EQ(pixels.height, 2 * elements[0].number("height"));
+    EXPECT_EQ(pixels.width, static_cast<std::size_t>(image.width));
+    EXPECT_EQ(pixels.dots_per_metre, 7559u);  // 192 dpi
+    EXPECT_EQ(pixels.at(0, 0), pictures::palette(theme).paper);
+    EXPECT_EQ(pixels.at(pixels.width - 1, pixels.height - 1), pictures::palette(theme).paper);
+    std::size_t cells = 0;
+    for (const XmlElement& element : elements) {
+      if (element.name != "title" || elements[element.parent].name != "rect") continue;
+      const XmlElement& cell = elements[element.parent];
+      // Near a corner, where no digit lies.
+      const auto x = static_cast<std::size_t>(2 * cell.number("x") + 3),
+                 y = static_cast<std::size_t>(2 * cell.number("y") + 3);
+      EXPECT_EQ(pictures::hexadecimal(pixels.at(x, y)), cell.attributes.at("fill"));
+      ++cells;
+    }
+    EXPECT_EQ(cells, 12u);
+    // Text is there: dark and light pixels left of the cells, where only labels are.
+    std::set<std::uint8_t> shades;
+    for (std::size_t y = 0; y < pixels.height; ++y) shades.insert(pixels.at(80, y).red);
+    for (std::size_t y = 0; y < pixels.height; ++y) shades.insert(pixels.at(150, y).red);
+    EXPECT_GT(shades.size(), 10u);
+  }
+}
+
+TEST(InspectPictures, PngNamesCharactersWithoutAGlyph) {
+  const Inspection inspection = inspection_of(4, 4, false, {"\U0010FFFD", "机器", "ordinary", "\U0010FFFD\U0010FFFC"});
+  EXPECT_EQ(png_of(heat_map_svg(inspection, place, "weight"), 0.5).missing, "\U0010FFFC\U0010FFFD");
+}
+
+TEST(InspectPictures, PngRefusesWhatCannotBe) {
+  const std::string svg = outcomes_svg(inspection_of(2, 2));
+  EXPECT_EQ(kind_of_refusal([&] { png_of(svg, 0); }), ErrorKind::argument);
+  EXPECT_EQ(kind_of_refusal([&] { png_of(svg, -1); }), ErrorKind::argument);
+  EXPECT_EQ(kind_of_refusal([&] { png_of(svg, NAN); }), ErrorKind::argument);
+  EXPECT_EQ(kind_of_refusal([&] { png_of(svg, 1000); }), ErrorKind::argument);
+  EXPECT_EQ(kind_of_refusal([&] { png_of("", 1); }), ErrorKind::format);
+  EXPECT_EQ(kind_of_refusal([&] { png_of("<svg width=\"9\" height=\"9\"><text", 1); }), ErrorKind::format);
+  EXPECT_EQ(kind_of_refusal([&] { png_of(svg.substr(0, svg.size() / 2), 1); }), ErrorKind::format);
 }
 
 TEST(InspectPictures, RankAgreementIsPrinted) {
@@ -318,6 +550,17 @@ TEST(InspectPictures, RefusesWhatDoesNotFit) {
   EXPECT_EQ(kind_of_refusal([&] { text_svg(good, place, "weight", 3); }), ErrorKind::argument);
   EXPECT_EQ(kind_of_refusal([&] { text_svg(good, place, "weight", -1); }), ErrorKind::argument);
   EXPECT_EQ(kind_of_refusal([&] { measures_svg(good, place, {}); }), ErrorKind::argument);
+  EXPECT_EQ(kind_of_refusal([&] { lines_svg(good, "cross", 0, {}, "weight"); }), ErrorKind::argument);
+  EXPECT_EQ(kind_of_refusal([&] { lines_svg(good, "cross", 0, {1, 1}, "weight"); }), ErrorKind::argument);
+  EXPECT_EQ(kind_of_refusal([&] { lines_svg(good, "cross", 0, {2}, "weight"); }), ErrorKind::argument);
+  EXPECT_EQ(kind_of_refusal([&] { lines_svg(good, "cross", 0, {1}, "weight", 3); }), ErrorKind::argument);
+  EXPECT_EQ(kind_of_refusal([] { lines_svg(inspection_of(2, 401), "cross", 0, {1}, "weight"); }), ErrorKind::argument);
+  EXPECT_EQ(kind_of_refusal([&] { wall_svg(good, "cross", "weight", "entropy"); }), ErrorKind::argument);
+  EXPECT_EQ(kind_of_refusal([&] { head_bars_svg(good, "cross", {}); }), ErrorKind::argument);
+  EXPECT_EQ(kind_of_refusal([&] { row_lines_svg(good, "cross", 0, {0}, "mean entropy"); }), ErrorKind::argument);
+  Inspection plain = good;
+  plain.outcomes.clear();
+  EXPECT_EQ(kind_of_refusal([&] { outcomes_svg(plain); }), ErrorKind::argument);
   try {
     heat_map_svg(good, place, "wieght");
   } catch (const Error& error) {

@@ -10,11 +10,6 @@
 namespace attend::pictures {
 namespace {
 
-constexpr const char* fonts =
-    "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', 'PingFang SC', 'Noto Sans SC', 'Noto Sans CJK SC', 'Microsoft "
-    "YaHei', "
-    "'WenQuanYi Micro Hei', sans-serif";
-
 const char* theme_name(Theme theme) { return theme == Theme::light ? "light" : "dark"; }
 
 std::string titled(std::string_view tooltip) { return join("<title>", escaped(tooltip), "</title>"); }
@@ -30,6 +25,11 @@ std::string gradient_name(Theme theme, bool is_signed) {
 
 }  // namespace
 
+const char* font_families() {
+  return "system-ui,-apple-system,Segoe UI,Noto Sans,PingFang SC,Noto Sans SC,Noto Sans CJK SC,Microsoft YaHei,"
+         "WenQuanYi Micro Hei,sans-serif";
+}
+
 std::string rect_path(double x, double y, double width, double height) {
   return join("M", pixels(x), " ", pixels(y), "h", pixels(width), "v", pixels(height), "h", pixels(-width), "z");
 }
@@ -39,7 +39,7 @@ void Svg::text(double x, double y, std::string_view text, const TextStyle& style
                 hexadecimal(style.colour), "\"");
   if (style.anchor != Anchor::start)
     body_ += style.anchor == Anchor::middle ? " text-anchor=\"middle\"" : " text-anchor=\"end\"";
-  if (style.bold) body_ += " font-weight=\"600\"";
+  if (style.bold) body_ += " font-weight=\"bold\"";
   if (style.turn != 0) body_ += join(" transform=\"rotate(", pixels(style.turn), " ", pixels(x), " ", pixels(y), ")\"");
   body_ += join(">", style.tooltip.empty() ? "" : titled(style.tooltip), escaped(text), "</text>\n");
 }
@@ -110,9 +110,10 @@ void Svg::image(double x, double y, std::size_t columns, std::size_t rows, int c
 }
 
 std::string Svg::finish(double width, double height, std::string_view name, std::string_view description) const {
-  std::string out = join("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", pixels(width), " ", pixels(height),
-                         "\" width=\"", pixels(width), "\" height=\"", pixels(height), "\" role=\"img\" font-family=\"",
-                         fonts, "\">\n<title>", escaped(name), "</title>\n<desc>", escaped(description), "</desc>\n");
+  std::string out =
+      join("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", pixels(width), " ", pixels(height),
+           "\" width=\"", pixels(width), "\" height=\"", pixels(height), "\" role=\"img\" font-family=\"",
+           font_families(), "\">\n<title>", escaped(name), "</title>\n<desc>", escaped(description), "</desc>\n");
   if (hatched_)
     out += join("<defs><pattern id=\"attend-hatch-", theme_name(theme_),
                 "\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><path d=\"M-1 1L1 -1M-1 7L7 -1M5 7L7 5\" "

@@ -60,6 +60,8 @@ class Svg {
   std::array<bool, 2> used_gradient_{};
 };
 
+// The families all pictures ask for, in order: the system's own face, then Chinese ones.
+const char* font_families();
 // "M1 2h3v4h-3z" of a rectangle.
 std::string rect_path(double x, double y, double width, double height);
 

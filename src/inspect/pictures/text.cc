@@ -135,22 +135,23 @@ std::vector<std::string> wrapped(const std::string& text, double size, double wi
     word.clear();
     word_width = 0;
   };
+  bool after_wide = false, after_opening = false;
   for (char32_t c : characters_of(text)) {
     const double character_width = width_of(c) * size;
-    if (c == '\n') {
-      end_word();
-      end_line();
-      continue;
-    }
     if (c == ' ') {
       end_word();
       if (!line.empty()) line += ' ', line_width += character_width;
+      after_wide = after_opening = false;
       continue;
     }
-    if (is_wide(c) || word_width + character_width > width) end_word();
+    // Chinese punctuation never begins a line, an opening bracket never ends one.
+    const bool wide = is_wide(c),
+               closing = std::u32string_view(U"，。；：、！？）》」』】").find(c) != std::u32string_view::npos;
+    if ((!closing && !after_opening && (wide || after_wide)) || word_width + character_width > width) end_word();
     append_character(word, c);
     word_width += character_width;
-    if (is_wide(c)) end_word();
+    after_wide = wide;
+    after_opening = std::u32string_view(U"（《「『【").find(c) != std::u32string_view::npos;
   }
   end_word();
   end_line();
