@@ -8,23 +8,10 @@
 
 namespace attend::cli {
 
-// A word: tokens first..last of a sequence, as one piece of text.
-struct Word {
-  std::string text;
-  std::size_t first = 0, last = 0;
-  bool special = false;  // tag, end of sentence
-};
-
-// Joins the tokens of a sequence to words: pieces of one alphabetic word become one, everything else stays apart.
-std::vector<Word> words_of(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids);
-
-// Weights between words [target words, source words]: summed over the tokens of a source word (what the word received),
-// mean over the tokens of a target word (its tokens ask one after the other). Rows sum to 1.
-std::vector<std::vector<float>> word_weights(const Translation& translation, const std::vector<Word>& target,
-                                             const std::vector<Word>& source);
-
-// Lines to print. With colour, cells are shaded backgrounds; without, shading characters. Too wide for `columns`: a list
-// of the three most read source words for each target word instead of the matrix.
+// Lines to print, by words or by token. Weights between words are sums over the tokens of a source word (what the word
+// received) and means over those of a target word, so rows sum to 1. With colour, cells are shaded backgrounds; without,
+// shading characters. Too wide for `columns`: a list of the three most read source words for each target word instead of
+// the matrix.
 std::vector<std::string> attention_strip(const Translator& translator, const Translation& translation, bool by_token, bool colour,
                                          int columns);
 
