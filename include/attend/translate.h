@@ -27,6 +27,12 @@ std::int32_t first_token(const Tokenizer& tokenizer);
 // llama2.c vocabularies bos, too, which is what their models put between texts), forbidden pad, bos and unknown.
 DecodeOptions with_tokens_of(const Tokenizer& tokenizer, DecodeOptions options);
 
+// One head of a stack's attention.
+struct LayerHead {
+  int layer = 0, head = 0;
+  auto operator<=>(const LayerHead&) const = default;
+};
+
 // Which cross-attention is read for the alignment, as the mean over the chosen layers and heads.
 struct AlignmentOptions {
   std::vector<int> layers;  // decoder layers from 0, negative from the end; empty: the last but one (the only one of
@@ -35,6 +41,7 @@ struct AlignmentOptions {
   // Row t is the attention of the step that predicts target token t. With `after`, that of the next step, which reads
   // token t (Chen et al. 2020, "Shift-Att"); the last token then has the row of its own prediction.
   bool after = false;
+  std::vector<LayerHead> chosen = {};  // single heads, of whatever layers; where given, layers and heads must be empty
 };
 
 struct TranslateOptions {

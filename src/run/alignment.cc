@@ -8,46 +8,48 @@
 namespace attend {
 namespace {
 
-// The layers chosen, counted from 0.
-std::vector<int> chosen_layers(const TransformerConfig& config, const AlignmentOptions& options) {
+int checked_layer(const TransformerConfig& config, int layer) {
   const int layers = static_cast<int>(config.decoder->layers);
-  if (options.layers.empty()) return {std::max(layers - 2, 0)};
-  std::vector<int> chosen;
-  for (const int layer : options.layers) {
-    if (layer < -layers || layer >= layers) {
-      throw Error(ErrorKind::argument, "alignment", join("layer ", layer, " of a decoder of ", layers, " layers"),
-                  join("use 0 to ", layers - 1, ", or -1 for the last"));
-    }
-    chosen.push_back(layer < 0 ? layer + layers : layer);
+  if (layer < -layers || layer >= layers) {
+    throw Error(ErrorKind::argument, "alignment", join("layer ", layer, " of a decoder of ", layers, " layers"),
+                join("use 0 to ", layers - 1, ", or -1 for the last"));
   }
-  std::sort(chosen.begin(), chosen.end());
-  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
-  return chosen;
+  return layer < 0 ? layer + layers : layer;
 }
 
-std::vector<std::int64_t> chosen_heads(const TransformerConfig& config, const AlignmentOptions& options) {
-  std::vector<std::int64_t> chosen(options.heads.begin(), options.heads.end());
-  for (const std::int64_t head : chosen) {
-    if (head < 0 || head >= config.heads) {
-      throw Error(ErrorKind::argument, "alignment", join("head ", head, " of ", config.heads, " heads"),
-                  join("use 0 to ", config.heads - 1));
-    }
+int checked_head(const TransformerConfig& config, int head) {
+  if (head < 0 || head >= config.heads) {
+    throw Error(ErrorKind::argument, "alignment", join("head ", head, " of ", config.heads, " heads"),
+                join("use 0 to ", config.heads - 1));
   }
-  if (chosen.empty()) {
-    for (std::int64_t head = 0; head < config.heads; ++head) chosen.push_back(head);
+  return head;
+}
+
+// The heads chosen, layers counted from 0, each once and in order.
+std::vector<LayerHead> chosen_heads(const TransformerConfig& config, const AlignmentOptions& options) {
+  if (!options.chosen.empty() && (!options.layers.empty() || !options.heads.empty())) {
+    throw Error(ErrorKind::argument, "alignment", "single heads are chosen, and layers or heads beside them",
+                "leave one of the two empty");
   }
-  std::sort(chosen.begin(), chosen.end());
-  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
-  return chosen;
+  std::vector<LayerHead> result;
+  for (const LayerHead& one : options.chosen)
+    result.push_back({checked_layer(config, one.layer), checked_head(config, one.head)});
+  if (result.empty()) {
+    std::vector<int> layers = options.layers, heads = options.heads;
+    if (layers.empty()) layers = {std::max(static_cast<int>(config.decoder->layers) - 2, 0)};
+    for (int head = 0; options.heads.empty() && head < config.heads; ++head) heads.push_back(head);
+    for (const int layer : layers)
+      for (const int head : heads) result.push_back({checked_layer(config, layer), checked_head(config, head)});
+  }
+  std::sort(result.begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
 }
 
 // Sums the rows wanted as they come by, so that no weights are kept.
 class AlignmentReader : public Probe {
  public:
-  AlignmentReader(std::vector<int> layers, std::vector<std::int64_t> heads)
-      : layers_(std::move(layers)), heads_(std::move(heads)) {
-    for (const std::int64_t head : heads_) bits_ |= head < 64 ? std::uint64_t{1} << head : 0;
-  }
+  explicit AlignmentReader(std::vector<LayerHead> chosen) : chosen_(std::move(chosen)) {}
 
   // Item i of the next pass adds into *targets[i], whose row t reads row rows[i][t] of the weights.
   void expect(std::vector<std::vector<float>*> targets, std::vector<std::vector<std::int64_t>> rows) {
@@ -57,28 +59,36 @@ class AlignmentReader : public Probe {
 
   bool wants(const Site& site) const override {
     return site.stack == StackKind::decoder && site.part == Part::cross && site.point == Point::weights &&
-           std::binary_search(layers_.begin(), layers_.end(), site.layer);
+           !heads_of(site.layer).empty();
   }
-  std::uint64_t heads(const Site&) const override { return bits_; }
+  std::uint64_t heads(const Site& site) const override {
+    std::uint64_t bits = 0;
+    for (const LayerHead& one : heads_of(site.layer)) bits |= one.head < 64 ? std::uint64_t{1} << one.head : 0;
+    return bits;
+  }
 
   void visit(const Visit& visit, Tensor& weights) override {
     const auto item = static_cast<std::size_t>(visit.item);
     const std::int64_t queries = weights.shape()[1], keys = weights.shape()[2];
-    const float share = 1.0f / static_cast<float>(layers_.size() * heads_.size());
+    const float share = 1.0f / static_cast<float>(chosen_.size());
     std::vector<float>& target = *targets_[item];
     for (std::size_t t = 0; t < rows_[item].size(); ++t) {
       float* const sum = target.data() + t * static_cast<std::size_t>(keys);
-      for (const std::int64_t head : heads_) {
-        const float* const row = weights.row(head * queries + rows_[item][t]);
+      for (const LayerHead& one : heads_of(visit.site.layer)) {
+        const float* const row = weights.row(one.head * queries + rows_[item][t]);
         for (std::int64_t key = 0; key < keys; ++key) sum[key] += share * row[key];
       }
     }
   }
 
  private:
-  std::vector<int> layers_;
-  std::vector<std::int64_t> heads_;
-  std::uint64_t bits_ = 0;
+  std::span<const LayerHead> heads_of(int layer) const {
+    const auto begin = std::lower_bound(chosen_.begin(), chosen_.end(), LayerHead{layer, 0});
+    const auto end = std::lower_bound(begin, chosen_.end(), LayerHead{layer + 1, 0});
+    return {begin, end};
+  }
+
+  std::vector<LayerHead> chosen_;
   std::vector<std::vector<float>*> targets_;
   std::vector<std::vector<std::int64_t>> rows_;
 };
@@ -88,7 +98,7 @@ class AlignmentReader : public Probe {
 std::vector<std::vector<float>> align(const Model& model, std::span<const AlignmentInput> inputs,
                                       const AlignmentOptions& options, std::int64_t batch_size) {
   const NoGradientScope no_gradients;
-  AlignmentReader reader(chosen_layers(model.config(), options), chosen_heads(model.config(), options));
+  AlignmentReader reader(chosen_heads(model.config(), options));
   RunOptions run;
   run.probe = &reader;
   std::vector<std::vector<float>> results(inputs.size());
