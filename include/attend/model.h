@@ -121,6 +121,10 @@ class Model {
   // All sites a forward pass of this model visits.
   std::vector<Site> sites() const;
 
+  // What attention() does in this part (self or cross) of any layer of a stack: heads, scale, score rules and the default
+  // mask; without items, edits and dropout. With queries and keys read from a run, its weights can be computed again.
+  AttentionInput attention_rules(StackKind stack, Part part) const;
+
   // Encoder over tokens, or over feature rows [rows, input_width] with item offsets.
   // Throws Error(argument) for ids outside the vocabulary and for items longer than max_positions or empty.
   States encode(const TokenBatch& tokens, const RunOptions& options = {}) const;

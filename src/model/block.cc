@@ -73,14 +73,9 @@ Tensor leave(const Place& place, const NormParts& norm, const Tensor& x, Tensor 
 
 // Everything attention() needs apart from where keys and values come from.
 AttentionInput attention_input(const Place& place) {
-  const TransformerConfig& config = place.run.parts.config;
-  AttentionInput input;
-  input.query_heads = config.heads;
-  input.key_heads = config.key_head_count();
-  input.head_dim = input.value_dim = config.head_width();
-  input.scale = static_cast<float>(config.attention_scale);
-  input.soft_cap = static_cast<float>(config.score_cap);
-  const float drop = probability(place.run, config.attention_dropout);
+  AttentionInput input = attention_rules(place.run.parts, place.run.stack, place.part);
+  if (place.part == Part::self && place.run.options.self_mask) input.mask = *place.run.options.self_mask;
+  const float drop = probability(place.run, place.run.parts.config.attention_dropout);
   if (drop > 0) input.dropout = {drop, next_seed(place.run)};
   return input;
 }
@@ -187,15 +182,6 @@ Tensor attend_heads(const Place& place, const Tensor& query, const Tensor& key, 
   return output;
 }
 
-Mask self_mask(const StackRun& run) {
-  if (run.options.self_mask) return *run.options.self_mask;
-  const bool causal = run.stack.config.causal;
-  const std::int64_t window = run.parts.config.window;
-  Mask mask(static_cast<std::size_t>(causal) + (window > 0), CausalRule{});
-  if (window > 0) mask.back() = WindowRule{window - 1, causal ? 0 : window - 1};
-  return mask;
-}
-
 // Rotation is in place. A value that a probe put here may be somebody's tensor, so it is copied (on the tape) first.
 // Scores depend on differences of positions only, so first_position has no part in it.
 Tensor rotated(const Place& place, const Tensor& before_visit, Tensor x, std::int64_t heads, Point point) {
@@ -244,13 +230,6 @@ Tensor self_attention(StackRun& run, int layer, const AttentionParts& parts, Ten
   }
 
   AttentionInput input = attention_input(place);
-  input.mask = self_mask(run);
-  input.slopes = run.parts.slopes;
-  if (run.stack.relative_table.defined()) {
-    input.relative_table = run.stack.relative_table;
-    input.relative_buckets = run.stack.relative_buckets;
-    input.relative_first_distance = -(config.max_positions - 1);
-  }
   std::vector<const float*> key_pages, value_pages;
   std::vector<std::size_t> first_page;
   const auto items = run.offsets.size() - 1;
@@ -370,6 +349,27 @@ Tensor finish_embedding(StackRun& run, Tensor x) {
 }
 
 }  // namespace
+
+AttentionInput attention_rules(const Model::Parts& parts, const StackParts& stack, Part part) {
+  const TransformerConfig& config = parts.config;
+  AttentionInput input;
+  input.query_heads = config.heads;
+  input.key_heads = config.key_head_count();
+  input.head_dim = input.value_dim = config.head_width();
+  input.scale = static_cast<float>(config.attention_scale);
+  input.soft_cap = static_cast<float>(config.score_cap);
+  if (part != Part::self) return input;
+  const bool causal = stack.config.causal;
+  if (causal) input.mask.push_back(CausalRule{});
+  if (config.window > 0) input.mask.push_back(WindowRule{config.window - 1, causal ? 0 : config.window - 1});
+  input.slopes = parts.slopes;
+  if (stack.relative_table.defined()) {
+    input.relative_table = stack.relative_table;
+    input.relative_buckets = stack.relative_buckets;
+    input.relative_first_distance = -(config.max_positions - 1);
+  }
+  return input;
+}
 
 void check_item_numbers(const char* operation, const RunOptions& options, std::int64_t items) {
   if (!options.item_numbers.empty() && static_cast<std::int64_t>(options.item_numbers.size()) != items)

@@ -35,6 +35,9 @@ Tensor run_stack(StackRun& run, Tensor x);
 Tensor embed_tokens(StackRun& run, std::span<const std::int32_t> ids);
 Tensor embed_features(StackRun& run, const Tensor& features, std::span<const std::int64_t> offsets);
 
+// See Model::attention_rules.
+AttentionInput attention_rules(const Model::Parts& parts, const StackParts& stack, Part part);
+
 // Lets the options' probe, if any, read or replace a value of rows whose items begin at `offsets`, at the given positions
 // of their sequences (empty: 0).
 void visit_site(const RunOptions& options, const Site& site, std::span<const std::int64_t> offsets,

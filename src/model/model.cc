@@ -161,6 +161,14 @@ std::vector<Site> Model::sites() const {
   return sites;
 }
 
+AttentionInput Model::attention_rules(StackKind stack, Part part) const {
+  const StackParts& parts = stack == StackKind::encoder ? need_stack(parts_->encoder, "attention_rules", "encoder")
+                                                        : need_stack(parts_->decoder, "attention_rules", "decoder");
+  if (part != Part::self && (part != Part::cross || stack == StackKind::encoder || !parts_->encoder))
+    throw Error(ErrorKind::argument, "attention_rules", "this part of the stack has no attention", "self, or cross of a decoder with encoder");
+  return attend::attention_rules(*parts_, parts, part);
+}
+
 States Model::encode(const TokenBatch& tokens, const RunOptions& options) const {
   const StackParts& stack = need_stack(parts_->encoder, "encode", "encoder");
   if (stack.config.vocabulary == 0)

@@ -1,0 +1,396 @@
+// Effects of cuts by cutting: many cuts as items of one batch, each run from where it first changes anything.
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "attend/error.h"
+#include "inspect/importance/edges.h"
+#include "inspect/importance/places.h"
+#include "inspect/importance/target.h"
+
+namespace attend {
+namespace {
+
+// Rows computed at once: enough for the products, few enough to stay in the caches.
+constexpr std::int64_t batch_rows = 1024;
+constexpr std::size_t batch_items = 256;
+
+Site input_site(StackKind stack, int layer) { return {stack, layer, Part::block, Point::input}; }
+
+// `count` times the same rows, one after the other.
+States repeated(const Tensor& rows, std::int64_t count) {
+  Tensor all = Tensor::empty({rows.rows() * count, rows.width()});
+  States states{all, {0}};
+  for (std::int64_t item = 0; item < count; ++item) {
+    std::copy_n(rows.data(), rows.elements(), all.row(item * rows.rows()));
+    states.offsets.push_back((item + 1) * rows.rows());
+  }
+  return states;
+}
+
+// Sets what heads gather, or inner values of feed-forward layers, to 0: for each item what its place says.
+class PlaceCuts : public Probe {
+ public:
+  PlaceCuts(std::span<const HeadPlace> places, std::int64_t head_width) : places_(places), head_width_(head_width) {}
+
+  bool wants(const Site& site) const override {
+    if (site.point != Point::head_output && site.point != Point::inner) return false;
+    return std::any_of(places_.begin(), places_.end(), [&](const HeadPlace& place) { return cuts(place, site); });
+  }
+  void visit(const Visit& visit, Tensor& value) override {
+    value = value.clone();
+    for (std::size_t item = 0; item < places_.size(); ++item) {
+      if (!cuts(places_[item], visit.site)) continue;
+      const bool all = places_[item].head < 0;
+      const std::int64_t begin = all ? 0 : places_[item].head * head_width_, end = all ? value.width() : begin + head_width_;
+      for (std::int64_t row = visit.offsets[item]; row < visit.offsets[item + 1]; ++row)
+        std::fill(value.row(row) + begin, value.row(row) + end, 0.0f);
+    }
+  }
+
+ private:
+  static bool cuts(const HeadPlace& place, const Site& site) {
+    return place.stack == site.stack && place.layer == site.layer && (place.part == site.part || place.part == Part::block);
+  }
+
+  const std::span<const HeadPlace> places_;
+  const std::int64_t head_width_;
+};
+
+// One run without cuts, with everything that runs with cuts go on from.
+class CutRuns {
+ public:
+  CutRuns(const Model& model, const ModelInput& input, const Target& target, const char* operation)
+      : model_(model), operation_(operation), ids_(static_cast<std::int64_t>(input.ids.size())) {
+    check_input(model, input, operation);
+    const TransformerConfig& config = model.config();
+    std::vector<Site> sites;
+    for (const Site& site : model.sites())
+      if (site.part == Part::block && site.point == Point::input) sites.push_back(site);
+    sites.push_back({StackKind::decoder, 0, Part::self, Point::added});
+    Recorder recorder(sites);
+    RunOptions options;
+    options.probe = &recorder;
+    if (config.encoder) {
+      memory_ = encode_input(model, input, options);
+      for (int layer = 0; layer < static_cast<int>(config.encoder->layers); ++layer)
+        encoder_inputs_.push_back(recorder.value(input_site(StackKind::encoder, layer)));
+    }
+    if (!config.decoder || of_classes(target)) {
+      // A decoder below a classifier of the encoder has no part in the target.
+      target_.emplace(model, target, memory_.rows.rows());
+      end_ = memory_.rows.rows();
+      base_of(memory_.rows);
+      return;
+    }
+    target_.emplace(model, target, ids_);
+    // What stands after the target's last row cannot change it.
+    end_ = target_->end_row();
+    TokenBatch tokens;
+    tokens.append(std::span(input.ids).first(static_cast<std::size_t>(end_)));
+    cache_.emplace(config.encoder ? KvCache(model, model.share_memory(memory_), 0) : KvCache(model));
+    KvCache* grown[] = {&*cache_};
+    const Tensor states = model.decode_cached(tokens, grown, options).rows;
+    for (int layer = 0; layer < static_cast<int>(config.decoder->layers); ++layer)
+      decoder_inputs_.push_back(recorder.value(input_site(StackKind::decoder, layer)));
+    if (config.encoder) after_first_self_ = recorder.value({StackKind::decoder, 0, Part::self, Point::added});
+    base_of(states);
+  }
+
+  void check(const Edge& edge) const {
+    check_place(model_, edge.head, true, operation_);
+    const HeadPlace& head = edge.head;
+    if (head.head < 0)
+      throw Error(ErrorKind::argument, operation_, join(name_of(edge), " names no head"),
+                  join("heads are 0 to ", model_.config().heads - 1, "; call head_effects to cut all of them"));
+    const std::int64_t encoder_rows = memory_.offsets.back();
+    const std::int64_t queries = head.stack == StackKind::encoder ? encoder_rows : ids_;
+    const std::int64_t keys = head.stack == StackKind::encoder || head.part == Part::cross ? encoder_rows : ids_;
+    const auto refuse = [&](const std::string& what, const std::string& advice) {
+      throw Error(ErrorKind::argument, operation_, join(name_of(edge), ": ", what), advice);
+    };
+    if (edge.query < 0 || edge.query >= queries)
+      refuse(join("query ", edge.query, " does not exist"), join("queries are 0 to ", queries - 1));
+    if (edge.key < 0 || edge.key >= keys) refuse(join("key ", edge.key, " does not exist"), join("keys are 0 to ", keys - 1));
+    for (const MaskRule& rule : model_.attention_rules(head.stack, head.part).mask) {
+      const auto* window = std::get_if<WindowRule>(&rule);
+      const bool seen = window ? edge.query - edge.key <= window->before && edge.key - edge.query <= window->after : edge.key <= edge.query;
+      if (!seen) refuse("the query does not see the key", "there is nothing to cut");
+    }
+  }
+
+  // Effects of cutting each edge alone; all of one layer of one stack.
+  void cut_edges(std::span<const Edge> edges, std::span<const std::size_t> which, std::vector<double>& effects) const {
+    const StackKind stack = edges[which.front()].head.stack;
+    const int layer = edges[which.front()].head.layer;
+    std::vector<std::size_t> batch;
+    std::int64_t rows = 0;
+    const auto flush = [&] {
+      if (batch.empty()) return;
+      const std::vector<double> values = stack == StackKind::encoder ? cut_in_encoder(edges, batch, layer) : cut_in_decoder(edges, batch, layer);
+      for (std::size_t i = 0; i < batch.size(); ++i) effects[batch[i]] = values[i] - base_;
+      batch.clear();
+      rows = 0;
+    };
+    for (const std::size_t index : which) {
+      if (stack == StackKind::decoder && out_of_reach(edges[index].query, layer)) continue;
+      batch.push_back(index);
+      rows += stack == StackKind::encoder ? memory_.offsets.back() + decoder_rows() : end_ - edges[index].query;
+      if (rows >= batch_rows || batch.size() == batch_items) flush();
+    }
+    flush();
+  }
+
+  // Targets with each place cut alone, all of one layer of one stack, less the target without.
+  std::vector<double> cut_places(std::span<const HeadPlace> places) const {
+    const StackKind stack = places.front().stack;
+    const std::int64_t each = stack == StackKind::encoder ? memory_.offsets.back() + decoder_rows() : end_;
+    const auto at_once = static_cast<std::size_t>(std::max<std::int64_t>(1, batch_rows / std::max<std::int64_t>(1, each)));
+    std::vector<double> effects;
+    for (std::size_t begin = 0; begin < places.size(); begin += at_once) {
+      const std::span<const HeadPlace> some = places.subspan(begin, std::min(at_once, places.size() - begin));
+      const auto count = static_cast<std::int64_t>(some.size());
+      PlaceCuts cuts(some, model_.config().head_width());
+      RunOptions options;
+      options.probe = &cuts;
+      StackRange range;
+      range.first_layer = places.front().layer;
+      std::vector<double> values;
+      if (stack == StackKind::encoder) {
+        range.last_rows = encoder_last_rows();
+        values = from_memory(model_.encode_from(repeated(encoder_inputs_[static_cast<std::size_t>(range.first_layer)], count), range, options));
+      } else if (!cache_) {
+        values.assign(some.size(), base_);
+      } else {
+        std::vector<KvCache> forks;
+        const std::vector<KvCache*> caches = fork(std::vector<std::int64_t>(some.size(), 0), forks);
+        range.last_rows = end_ - target_->first_row();
+        values = values_of(model_.decode_cached_from(repeated(decoder_inputs_[static_cast<std::size_t>(range.first_layer)], count), caches, range, options));
+      }
+      for (const double value : values) effects.push_back(value - base_);
+    }
+    return effects;
+  }
+
+ private:
+  void base_of(const Tensor& states) {
+    if (!target_->of_classes()) base_rows_ = target_->values_of_rows(states);
+    const std::int64_t first[] = {0};
+    base_ = target_->values({states, {0, states.rows()}}, first, base_rows_).front();
+  }
+
+  bool reads_encoder() const { return !model_.config().decoder || target_->of_classes(); }
+  std::int64_t decoder_rows() const { return reads_encoder() ? 0 : end_; }
+  // A target of the encoder itself needs some of its last layer's rows only.
+  std::int64_t encoder_last_rows() const { return reads_encoder() ? memory_.offsets.back() - target_->first_row() : 0; }
+
+  // Rows after the target's do not reach it, nor do rows of the last layer that it does not read.
+  bool out_of_reach(std::int64_t query, int layer) const {
+    if (!cache_ || query >= end_) return true;
+    return layer + 1 == static_cast<int>(decoder_inputs_.size()) && query < target_->first_row();
+  }
+
+  // The target of items whose rows are the last ones before end_.
+  std::vector<double> values_of(const States& states) const {
+    std::vector<std::int64_t> firsts;
+    for (std::size_t item = 0; item + 1 < states.offsets.size(); ++item) firsts.push_back(end_ - states.offsets[item + 1] + states.offsets[item]);
+    return target_->values(states, firsts, base_rows_);
+  }
+
+  // The target when the encoder gave these states: the decoder's first self-attention does not read them.
+  std::vector<double> from_memory(const States& memory) const {
+    if (reads_encoder()) return values_of(memory);
+    StackRange range;
+    range.first_part = Part::cross;
+    range.last_rows = end_ - target_->first_row();
+    return values_of(model_.decode_from(repeated(after_first_self_, memory.items()), &memory, range));
+  }
+
+  // Copies of the cache cut back to these lengths.
+  std::vector<KvCache*> fork(const std::vector<std::int64_t>& lengths, std::vector<KvCache>& forks) const {
+    forks.assign(lengths.size(), *cache_);
+    std::vector<KvCache*> caches;
+    for (std::size_t item = 0; item < lengths.size(); ++item) {
+      forks[item].truncate(lengths[item]);
+      caches.push_back(&forks[item]);
+    }
+    return caches;
+  }
+
+  // The rows of the cut edges after their layer, one an item.
+  Tensor cut_rows(std::span<const Edge> edges, const std::vector<std::size_t>& batch, int layer, const Tensor& input) const {
+    ScoreEditor editor;
+    std::vector<std::int64_t> queries;
+    for (const std::size_t index : batch) {
+      const Edge& edge = edges[index];
+      ScoreEdit cut;
+      cut.item = static_cast<std::int64_t>(queries.size());
+      cut.head = edge.head.head;
+      cut.key = edge.key;
+      editor.add(edge.head.stack, layer, edge.head.part, cut);
+      queries.push_back(edge.query);
+    }
+    RunOptions options;
+    options.probe = &editor;
+    StackRange range;
+    range.first_layer = layer;
+    range.end_layer = layer + 1;
+    range.queries = queries;
+    const States sequence{input, {0, input.rows()}};
+    if (edges[batch.front()].head.stack == StackKind::encoder) return model_.encode_from(sequence, range, options).rows;
+    return model_.decode_from(sequence, model_.config().encoder ? &memory_ : nullptr, range, options).rows;
+  }
+
+  std::vector<double> cut_in_encoder(std::span<const Edge> edges, const std::vector<std::size_t>& batch, int layer) const {
+    const auto count = static_cast<std::int64_t>(batch.size());
+    const Tensor cut = cut_rows(edges, batch, layer, encoder_inputs_[static_cast<std::size_t>(layer)]);
+    const auto next = static_cast<std::size_t>(layer) + 1;
+    StackRange range;
+    range.first_layer = layer + 1;
+    if (next == encoder_inputs_.size()) {
+      // Only the edge's own row differs, and it is done but for the final norm.
+      const Tensor row = model_.encode_from({cut, rows_of_one(count)}, range).rows;
+      States memory = repeated(memory_.rows, count);
+      for (std::int64_t item = 0; item < count; ++item)
+        std::copy_n(row.row(item), row.width(), memory.rows.row(memory.offsets[static_cast<std::size_t>(item)] + edges[batch[static_cast<std::size_t>(item)]].query));
+      return from_memory(memory);
+    }
+    States states = repeated(encoder_inputs_[next], count);
+    for (std::int64_t item = 0; item < count; ++item)
+      std::copy_n(cut.row(item), cut.width(), states.rows.row(states.offsets[static_cast<std::size_t>(item)] + edges[batch[static_cast<std::size_t>(item)]].query));
+    range.last_rows = encoder_last_rows();
+    return from_memory(model_.encode_from(states, range));
+  }
+
+  std::vector<double> cut_in_decoder(std::span<const Edge> edges, const std::vector<std::size_t>& batch, int layer) const {
+    const Tensor cut = cut_rows(edges, batch, layer, decoder_inputs_[static_cast<std::size_t>(layer)]);
+    const auto next = static_cast<std::size_t>(layer) + 1;
+    StackRange range;
+    range.first_layer = layer + 1;
+    std::vector<std::int64_t> queries, offsets{0};
+    const bool last = next == decoder_inputs_.size();
+    for (const std::size_t index : batch) {
+      queries.push_back(edges[index].query);
+      offsets.push_back(offsets.back() + (last ? 1 : end_ - edges[index].query));
+    }
+    std::vector<KvCache> forks;
+    const std::vector<KvCache*> caches = fork(queries, forks);
+    if (last) return target_->values(model_.decode_cached_from({cut, offsets}, caches, range), queries, base_rows_);
+    States states{Tensor::empty({offsets.back(), cut.width()}), offsets};
+    for (std::size_t item = 0; item < batch.size(); ++item) {
+      float* to = std::copy_n(cut.row(static_cast<std::int64_t>(item)), cut.width(), states.rows.row(offsets[item]));
+      if (queries[item] + 1 < end_)
+        std::copy_n(decoder_inputs_[next].row(queries[item] + 1), (end_ - queries[item] - 1) * cut.width(), to);
+    }
+    range.last_rows = end_ - target_->first_row();
+    return values_of(model_.decode_cached_from(states, caches, range));
+  }
+
+  static std::vector<std::int64_t> rows_of_one(std::int64_t count) {
+    std::vector<std::int64_t> offsets(static_cast<std::size_t>(count) + 1);
+    std::iota(offsets.begin(), offsets.end(), 0);
+    return offsets;
+  }
+
+  const Model& model_;
+  const char* operation_;
+  const std::int64_t ids_;
+  States memory_;
+  std::vector<Tensor> encoder_inputs_, decoder_inputs_;  // of every block; the decoder's rows before end_
+  Tensor after_first_self_;                              // of the decoder
+  std::optional<KvCache> cache_;                         // of the decoder's rows
+  std::optional<ResolvedTarget> target_;
+  std::int64_t end_ = 0;                                 // rows of the last stack that are run
+  std::vector<double> base_rows_;                        // what each row adds to the target, without cuts
+  double base_ = 0;
+};
+
+}  // namespace
+
+std::vector<double> exact_effects(const Model& model, const ModelInput& input, const Target& target, std::span<const Edge> edges) {
+  const NoGradientScope no_gradients;
+  const CutRuns runs(model, input, target, "exact_effects");
+  std::map<std::pair<StackKind, int>, std::vector<std::size_t>> layers;
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    runs.check(edges[i]);
+    layers[{edges[i].head.stack, edges[i].head.layer}].push_back(i);
+  }
+  std::vector<double> effects(edges.size(), 0.0);
+  for (auto& [layer, which] : layers) {
+    // Like lengths together.
+    std::stable_sort(which.begin(), which.end(), [&](std::size_t a, std::size_t b) { return edges[a].query < edges[b].query; });
+    runs.cut_edges(edges, which, effects);
+  }
+  return effects;
+}
+
+void measure_exactly(const Model& model, const ModelInput& input, const Target& target, std::span<MeasuredEdge> edges) {
+  std::vector<Edge> plain;
+  for (const MeasuredEdge& edge : edges) plain.push_back(edge.edge);
+  const std::vector<double> effects = exact_effects(model, input, target, plain);
+  for (std::size_t i = 0; i < edges.size(); ++i) edges[i].exact = effects[i];
+}
+
+std::vector<HeadEffect> head_effects(const Model& model, const ModelInput& input, const Target& target, std::span<const HeadPlace> places) {
+  std::vector<HeadEffect> effects;
+  for (const HeadPlace& place : places) {
+    check_place(model, place, false, "head_effects");
+    effects.push_back({place});
+  }
+  if (places.empty())
+    for (const HeadPlace& head : heads_of(model)) effects.push_back({head});
+
+  // First order: what cut parts give, times the gradient there.
+  std::vector<AttentionPlace> attentions;
+  std::vector<std::pair<StackKind, int>> feed_forwards;
+  const bool cross = model.config().encoder && model.config().decoder;
+  const auto parts_of = [&](const HeadPlace& place) {
+    if (place.part != Part::block) return std::vector<Part>{place.part};
+    if (place.stack == StackKind::decoder && cross) return std::vector<Part>{Part::self, Part::cross, Part::feed_forward};
+    return std::vector<Part>{Part::self, Part::feed_forward};
+  };
+  for (const HeadEffect& effect : effects)
+    for (const Part part : parts_of(effect.place)) {
+      if (part == Part::feed_forward) feed_forwards.emplace_back(effect.place.stack, effect.place.layer);
+      else attentions.emplace_back(effect.place.stack, effect.place.layer, part);
+    }
+  const GradientRun run = run_with_gradient(model, input, target, attentions, feed_forwards, "head_effects");
+  const std::int64_t width = model.config().head_width();
+  const auto product = [](const Tensor& value, const Tensor& gradient, std::int64_t begin, std::int64_t end) {
+    double sum = 0;
+    for (std::int64_t row = 0; row < value.rows(); ++row)
+      for (std::int64_t column = begin; column < end; ++column)
+        sum += static_cast<double>(value.at(row, column)) * static_cast<double>(gradient.at(row, column));
+    return sum;
+  };
+  for (HeadEffect& effect : effects) {
+    const HeadPlace& place = effect.place;
+    for (const Part part : parts_of(place)) {
+      if (part == Part::feed_forward) {
+        const auto& [value, gradient] = run.inner.at({place.stack, place.layer});
+        effect.first_order -= product(value, gradient, 0, value.width());
+      } else {
+        const AttentionTrace& trace = run.attentions.at({place.stack, place.layer, part});
+        const bool all = place.head < 0;
+        effect.first_order -= product(trace.output, trace.gradient, all ? 0 : place.head * width,
+                                      all ? trace.output.width() : (place.head + 1) * width);
+      }
+    }
+  }
+
+  const NoGradientScope no_gradients;
+  const CutRuns runs(model, input, target, "head_effects");
+  std::map<std::pair<StackKind, int>, std::vector<std::size_t>> layers;
+  for (std::size_t i = 0; i < effects.size(); ++i) layers[{effects[i].place.stack, effects[i].place.layer}].push_back(i);
+  for (const auto& [layer, which] : layers) {
+    std::vector<HeadPlace> of_layer;
+    for (const std::size_t i : which) of_layer.push_back(effects[i].place);
+    const std::vector<double> exact = runs.cut_places(of_layer);
+    for (std::size_t i = 0; i < which.size(); ++i) effects[which[i]].exact = exact[i];
+  }
+  return effects;
+}
+
+}  // namespace attend
