@@ -55,7 +55,7 @@ function(attend_library)
   target_compile_features(attend PUBLIC cxx_std_20)
   # A header-only library is inside the archive already: whoever links it need not have it.
   list(REMOVE_DUPLICATES ATTEND_LIBRARIES)
-  list(REMOVE_ITEM ATTEND_LIBRARIES PkgConfig::json)
+  list(REMOVE_ITEM ATTEND_LIBRARIES PkgConfig::json PkgConfig::eigen)
   target_link_libraries(attend PRIVATE $<BUILD_INTERFACE:attend_options> ${ATTEND_LIBRARIES})
 
   include(CMakePackageConfigHelpers)
