@@ -3,9 +3,10 @@
 # need KIND...: installs the packages of these kinds (see cmake/packages.txt) that are missing. Without root it prints
 # the one line that would, and stops.
 need() {
-  local kinds missing=() package
+  local kinds missing=() package command
   kinds="^($(IFS='|'; echo "$*")) "
-  while read -r _ package; do
+  while read -r _ package command; do
+    if [ -n "$command" ] && command -v "$command" >/dev/null; then continue; fi
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
   done < <(grep -E "$kinds" "$root/cmake/packages.txt")
   if [ ${#missing[@]} -eq 0 ]; then return 0; fi

@@ -36,3 +36,10 @@ export function cellColour(palette: Palette, tone: Tone, value: number, size: nu
   const share = size > 0 ? Math.min(1, Math.abs(value) / size) : 0;
   return interpolateRgb(palette.surface, value < 0 ? palette.faint : palette.hues[tone], share * 0.85);
 }
+
+// A cell in the colour of its weight, with ink that can be read on it: black where the colour is light enough for 4.5:1.
+export function weightStyle(palette: Palette, share: number): { background: string; color: string } {
+  const background = weightColour(palette, share);
+  const [r, g, b] = [1, 3, 5].map((at) => parseInt(background.slice(at, at + 2), 16) / 255).map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  return { background, color: 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? '#000000' : '#ffffff' };
+}

@@ -358,6 +358,23 @@ export class HttpEngine implements Engine {
   // Called with false when the server cannot be reached, and with true when it answers again.
   constructor(private readonly base = 'api/v1/', private readonly reachable: (yes: boolean) => void = () => undefined) {}
 
+  private pending = 0;
+
+  // Says on the page itself how many answers are still out, for tests and for whoever drives the page.
+  private count(by: number): void {
+    this.pending += by;
+    if (typeof document !== 'undefined') document.documentElement.dataset.pending = String(this.pending);
+  }
+
+  private async counted<T>(work: Promise<T>): Promise<T> {
+    this.count(1);
+    try {
+      return await work;
+    } finally {
+      this.count(-1);
+    }
+  }
+
   private async send(path: string, body?: unknown): Promise<Response> {
     let response: Response;
     try {
@@ -382,8 +399,8 @@ export class HttpEngine implements Engine {
     return response;
   }
 
-  private async json<T>(path: string, body?: unknown): Promise<T> {
-    return (await this.send(path, body)).json() as Promise<T>;
+  private json<T>(path: string, body?: unknown): Promise<T> {
+    return this.counted(this.send(path, body).then((response) => response.json() as Promise<T>));
   }
 
   status() { return this.json<Status>('status'); }
@@ -398,7 +415,9 @@ export class HttpEngine implements Engine {
   heads(request: { model: string; inputs?: Input[] }) { return this.json<HeadsResult>('heads', request); }
   generate(request: ModelRequest & { steps: number; method: GenerateMethod; prefix_ids: number[] }) { return this.json<GenerateResult>('generate', request); }
 
-  async tile(request: TileRequest): Promise<Tile> {
+  tile(request: TileRequest): Promise<Tile> { return this.counted(this.readTile(request)); }
+
+  private async readTile(request: TileRequest): Promise<Tile> {
     const response = await this.send('tile', request);
     const [heads, rows, columns] = (response.headers.get('Attend-Shape') ?? '0,0,0').split(',').map(Number);
     const bytes = await response.arrayBuffer();

@@ -1,9 +1,9 @@
 // A matrix one can read, point at, walk with arrow keys and (where allowed) type into. Small ones are tables of numbers, large
 // ones a canvas; both are grids to a screen reader and to the keyboard.
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { ComponentChildren } from 'preact';
-import { cellColour, paletteOf, type Tone } from './colours';
-import { exact, parseTable, shape, show } from './numbers';
+import { cellColour, paletteOf, weightStyle, type Tone } from './colours';
+import { exact, fullOnHover, parseTable, shape, show } from './numbers';
 import { dark, say } from './shared';
 import { t } from './words';
 
@@ -55,7 +55,7 @@ export function Grid(props: GridProps) {
   const go = (cell: Cell, focus = true) => {
     setOwn(cell);
     props.onCursor?.(cell);
-    if (focus) requestAnimationFrame(() => host.current?.querySelector<HTMLElement>('[tabindex="0"]')?.focus());
+    if (focus) host.current?.querySelector<HTMLElement>(`[data-row="${cell.row}"][data-column="${cell.column}"], .heat-grid`)?.focus();
   };
   const commit = (text: string, cell: Cell) => {
     setTyping(null);
@@ -115,6 +115,7 @@ function Editor({ text, onDone, onStop, label }: { text: string; onDone: (text: 
 }
 
 function Table(p: Inner) {
+  const palette = paletteOf(dark.value);
   const columns = p.rows[0]?.length ?? 0;
   return <div class="matrix-scroll"><table role="grid" aria-label={p.name} aria-readonly={!p.onEdit} class={`cells tone-${p.tone}`}>
     {p.columnLabels && <thead><tr><td />{p.columnLabels.slice(0, columns).map((label, c) => <th scope="col" class={`hue-${p.columnHue ?? 'k'} ${p.at.column === c && p.currentRow !== undefined ? 'current' : ''}`}>{label}</th>)}</tr></thead>}
@@ -124,13 +125,14 @@ function Table(p: Inner) {
         const here = p.at.row === r && p.at.column === c;
         const share = value === null || p.size === 0 ? 0 : p.tone === 'w' ? value / p.size : Math.abs(value) / p.size;
         const edited = p.edited?.(r, c);
-        const classes = ['cell', value === null ? 'masked' : value < 0 ? 'negative' : '', p.tone === 'w' && share > 0.45 ? 'strong' : '', here && p.cursor ? 'chosen' : '', p.lit?.(r, c) ? 'lit' : '', edited ? 'edited' : ''].join(' ');
-        return <td role="gridcell" class={classes} data-row={r} data-column={c} data-value={value ?? '-inf'} style={{ '--t': share.toFixed(3) }} tabIndex={here ? 0 : -1}
-          aria-label={`${p.rowLabels?.[r] ?? t('row.n', r + 1)}, ${p.columnLabels?.[c] ?? c + 1}: ${value === null ? t('masked') : show(value, p.digits)}${edited ? ', ' + t('edited') : ''}`}
-          aria-selected={here && !!p.cursor} title={exact(value)}
-          onPointerEnter={() => p.onHover?.({ row: r, column: c })} onFocus={() => p.onHover?.({ row: r, column: c })}
+        const classes = ['cell', value === null ? 'masked' : value < 0 ? 'negative' : '', here && p.cursor ? 'chosen' : '', p.lit?.(r, c) ? 'lit' : '', edited ? 'edited' : ''].join(' ');
+        const text = p.typed && value !== null ? show(value, 3).replace(/(\.\d*?)0+$/, '$1').replace(/\.$/, '') : show(value, p.digits);
+        return <td role="gridcell" class={classes} data-row={r} data-column={c} data-value={value ?? '-inf'} style={p.tone === 'w' && value !== null ? weightStyle(palette, share) : { '--t': share.toFixed(3) }} tabIndex={here ? 0 : -1}
+          aria-label={`${p.rowLabels?.[r] ?? t('row.n', r + 1)}, ${p.columnLabels?.[c] ?? c + 1}: ${value === null ? `${text} ${t('masked')}` : text}${edited ? ', ' + t('edited') : ''}`}
+          aria-selected={here && !!p.cursor}
+          onPointerEnter={(event) => { fullOnHover(value)(event); p.onHover?.({ row: r, column: c }); }} onFocus={() => p.onHover?.({ row: r, column: c })}
           onClick={() => p.go({ row: r, column: c })} onDblClick={() => { if (p.onEdit) p.setTyping(String(Number((value ?? 0).toPrecision(7)))); }}>
-          {here && p.typing !== null ? <Editor text={p.typing} label={p.name} onDone={(text) => p.commit(text, { row: r, column: c })} onStop={() => p.setTyping(null)} /> : p.typed && value !== null ? show(value, 3).replace(/(\.\d*?)0+$/, '$1').replace(/\.$/, '') : show(value, p.digits)}
+          {here && p.typing !== null ? <Editor text={p.typing} label={p.name} onDone={(text) => p.commit(text, { row: r, column: c })} onStop={() => p.setTyping(null)} /> : text}
         </td>;
       })}
     </tr>)}</tbody>
@@ -155,6 +157,31 @@ function Heat(p: Inner) {
   const rows = p.rows.length, columns = p.rows[0]?.length ?? 0;
   const cell = Math.max(3, Math.min(18, Math.floor(300 / Math.max(rows, columns))));
   const [peek, setPeek] = useState<Cell | null>(null);
+  // The cells are one small picture, a pixel each, made again only when the numbers are others.
+  const palette = paletteOf(dark.value);
+  const cells = useMemo(() => {
+    const picture = document.createElement('canvas');
+    picture.width = columns;
+    picture.height = rows;
+    const pen = picture.getContext('2d')!, image = pen.createImageData(columns, rows), pixels = new Uint32Array(image.data.buffer);
+    const colours = Array.from({ length: 511 }, (_, i) => {
+      const hex = cellColour(palette, p.tone, (i - 255) / 255, 1);
+      return 0xff000000 | parseInt(hex.slice(5, 7), 16) << 16 | parseInt(hex.slice(3, 5), 16) << 8 | parseInt(hex.slice(1, 3), 16);
+    });
+    for (let r = 0; r < rows; ++r) {
+      for (let c = 0; c < columns; ++c) {
+        const value = p.rows[r][c];
+        if (value !== null) pixels[r * columns + c] = colours[255 + Math.round(Math.max(-1, Math.min(1, p.size > 0 ? value / p.size : 0)) * 255)];
+      }
+    }
+    pen.putImageData(image, 0, 0);
+    return picture;
+  }, [p.rows, p.size, p.tone, dark.value]);
+  const marked = useMemo(() => {
+    const list: Cell[] = [];
+    if (p.edited) for (let r = 0; r < rows; ++r) for (let c = 0; c < columns; ++c) if (p.edited(r, c)) list.push({ row: r, column: c });
+    return list;
+  }, [p.rows]);
   useEffect(() => {
     const target = canvas.current!;
     const ratio = window.devicePixelRatio || 1;
@@ -162,19 +189,16 @@ function Heat(p: Inner) {
     target.height = Math.round(rows * cell * ratio);
     const pen = target.getContext('2d')!;
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const palette = paletteOf(dark.value);
-    const masked = pen.createPattern(hatching(palette.faint), 'repeat')!;
-    for (let r = 0; r < rows; ++r) {
-      for (let c = 0; c < columns; ++c) {
-        const value = p.rows[r][c];
-        pen.fillStyle = value === null ? masked : cellColour(palette, p.tone, value, p.size);
-        pen.fillRect(c * cell, r * cell, cell, cell);
-        if (p.edited?.(r, c)) { pen.strokeStyle = palette.hues.e; pen.lineWidth = 1.5; pen.strokeRect(c * cell + 0.75, r * cell + 0.75, cell - 1.5, cell - 1.5); }
-      }
-    }
+    pen.fillStyle = pen.createPattern(hatching(palette.faint), 'repeat')!;
+    pen.fillRect(0, 0, columns * cell, rows * cell);
+    pen.imageSmoothingEnabled = false;
+    pen.drawImage(cells, 0, 0, columns * cell, rows * cell);
+    pen.strokeStyle = palette.hues.e;
+    pen.lineWidth = 1.5;
+    for (const { row, column } of marked) pen.strokeRect(column * cell + 0.75, row * cell + 0.75, cell - 1.5, cell - 1.5);
     if (p.currentRow !== undefined) { pen.strokeStyle = palette.hues.q; pen.lineWidth = 1; pen.strokeRect(0.5, p.currentRow * cell + 0.5, columns * cell - 1, cell - 1); }
     if (p.cursor) { pen.strokeStyle = palette.ink; pen.lineWidth = 2; pen.strokeRect(p.at.column * cell, p.at.row * cell, cell, cell); }
-  });
+  }, [cells, marked, cell, p.currentRow, p.cursor?.row, p.cursor?.column]);
   const find = (event: PointerEvent | MouseEvent): Cell => {
     const box = canvas.current!.getBoundingClientRect();
     return { row: Math.max(0, Math.min(rows - 1, Math.floor((event.clientY - box.top) / box.height * rows))), column: Math.max(0, Math.min(columns - 1, Math.floor((event.clientX - box.left) / box.width * columns))) };

@@ -24,6 +24,11 @@ export function exact(value: number | null): string {
   return `${text}  0x${words.getUint32(0).toString(16).padStart(8, '0')}`;
 }
 
+// The full number as a tooltip, worked out when somebody points at it: thousands of cells stand on a page.
+export const fullOnHover = (value: number | null, before = '') => (event: { currentTarget: EventTarget | null }) => {
+  (event.currentTarget as HTMLElement).title = before + exact(value);
+};
+
 export function bytes(count: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let unit = 0;

@@ -1,7 +1,8 @@
 // The unit of attention is a row: one query asks, the keys answer, the weights mix the values. One aligned column a key; the
 // score is a bar to drag with pointer, touch or arrow keys.
-import { useRef, useState } from 'preact/hooks';
-import { exact, show } from './numbers';
+import { useMemo, useRef, useState } from 'preact/hooks';
+import { Component } from 'preact';
+import { exact, fullOnHover, show } from './numbers';
 import { Button, Icon, NumberField } from './ui';
 import { t } from './words';
 
@@ -59,7 +60,7 @@ export function RowPanel(p: RowPanelProps) {
   const dense = p.keys.length > 20;
   const focusKey = (key: number) => {
     p.onChoose(key);
-    requestAnimationFrame(() => host.current?.querySelector<HTMLElement>(`[data-key="${key}"] [role=slider]`)?.focus());
+    host.current?.querySelector<HTMLElement>(`[data-key="${key}"] [role=slider]`)?.focus();
   };
   const keys = (event: KeyboardEvent, key: number) => {
     const score = p.scores[key];
@@ -104,7 +105,7 @@ export function RowPanel(p: RowPanelProps) {
     setDrag(null);
     if (moved) p.onDrag!(key, value, true);
   };
-  const strongest = Math.max(1e-9, ...p.values.flat().map(Math.abs));
+  const strongest = useMemo(() => p.values.reduce((most, row) => row.reduce((high, value) => Math.max(high, Math.abs(value)), most), 1e-9), [p.values]);
   const c = Math.min(p.chosen, p.keys.length - 1);
   const sum = p.weights.reduce((total, weight) => total + weight, 0);
   return <section class={`row-panel ${dense ? 'dense' : ''}`} ref={host} aria-label={t('row.panel', p.query)}>
@@ -122,27 +123,27 @@ export function RowPanel(p: RowPanelProps) {
           const tall = score === null ? height : Math.abs(y(score) - zero);
           return <div class={`row-column ${key === c ? 'chosen' : ''} ${state.edited ? 'edited' : ''}`} data-key={key}>
             <button type="button" class="key-label hue-k" tabIndex={-1} title={label} onClick={() => focusKey(key)}>{label}</button>
-            <div class={`score-track ${score === null ? 'masked' : ''} ${editable ? 'editable' : ''}`} style={{ height: `${height}px` }} role="slider" tabIndex={key === c ? 0 : -1} aria-orientation="vertical"
+            <div class={`score-track ${score === null ? 'masked' : ''} ${editable ? 'editable' : ''}`} style={dense && score !== null ? { height: `${height}px`, '--top': `${top}px`, '--tall': `${tall}px`, '--grip': `${y(score) - 2}px`, '--zero': `${zero}px`, '--ghost': `${state.edited && p.scaled[key] !== null ? y(p.scaled[key]!) : -9}px` } : { height: `${height}px` }} role="slider" tabIndex={key === c ? 0 : -1} aria-orientation="vertical"
               aria-label={t('row.slider', p.query, label)} aria-valuemin={-100} aria-valuemax={100} aria-valuenow={score ?? -100} aria-disabled={!editable || score === null}
               aria-valuetext={score === null ? t('masked') : `${t('score')} ${show(score)}, ${t('weight')} ${show(weight)}${state.locked ? ', ' + t('row.locked') : ''}`}
               onKeyDown={(event) => keys(event, key)} onPointerDown={(event) => down(event, key)} onPointerMove={move} onPointerUp={up} onPointerCancel={up}
               onPointerEnter={() => p.onPeek?.({ stage: 'score', key })} onDblClick={() => p.onReset?.(key)} onFocus={() => { if (key !== c) p.onChoose(key); }}>
-              {score === null ? <i class="forbidden">{state.forbidden ? '✕' : '−∞'}</i> : <>
+              {score === null ? <i class="forbidden">{state.forbidden ? '✕' : '−∞'}</i> : !dense && <>
                 {state.edited && p.scaled[key] !== null && <i class="ghost" style={{ transform: `translateY(${y(p.scaled[key]!)}px)` }} />}
                 <i class="zero" style={{ transform: `translateY(${zero}px)` }} />
                 <i class="score-bar" style={{ transform: `translateY(${top}px)`, height: `${tall}px` }} />
                 <i class="grip" style={{ transform: `translateY(${y(score)}px)` }} />
-                {!dense && <span class="score-text" style={{ transform: `translateY(${y(score) < 24 || (score < 0 && y(score) < height - 26) ? y(score) + 6 : y(score) - 21}px)` }}>{show(score)}</span>}
+                <span class="score-text" style={{ transform: `translateY(${y(score) < 24 || (score < 0 && y(score) < height - 26) ? y(score) + 6 : y(score) - 21}px)` }}>{show(score)}</span>
               </>}
             </div>
-            <div class="weight-track" title={exact(weight)} onPointerEnter={() => p.onPeek?.({ stage: 'weight', key })}>
-              {p.base && <i class="weight-ghost" style={{ transform: `scaleY(${p.base.weights[key] ?? 0})` }} />}
-              <i class={`weight-bar ${state.locked ? 'locked' : ''}`} style={{ transform: `scaleY(${weight})` }} />
+            <div class="weight-track" style={dense ? { '--share': `${(100 * weight).toFixed(2)}%`, '--old': `${(100 * (p.base?.weights[key] ?? 0)).toFixed(2)}%` } : undefined} data-weight={weight} onPointerEnter={(event) => { fullOnHover(weight)(event); p.onPeek?.({ stage: 'weight', key }); }}>
+              {!dense && p.base && <i class="weight-ghost" style={{ transform: `scaleY(${p.base.weights[key] ?? 0})` }} />}
+              {!dense && <i class={`weight-bar ${state.locked ? 'locked' : ''}`} style={{ transform: `scaleY(${weight})` }} />}
               {!dense && <span class="weight-text">{show(weight)}</span>}
               {state.locked && <span class="lock-mark"><Icon name="lock" /></span>}
             </div>
             {p.values.length > 0 && <div class="value-chips" style={{ opacity: 0.25 + 0.75 * Math.min(1, weight * 1.6) }} onPointerEnter={() => p.onPeek?.({ stage: 'value', key })}>
-              {p.values[key]?.slice(0, 8).map((value) => <i class={value < 0 ? 'negative' : ''} style={{ '--h': (Math.abs(value) / strongest).toFixed(3) }} title={exact(value)} />)}
+              <Chips values={p.values[key]} strongest={strongest} />
             </div>}
           </div>;
         })}
@@ -165,11 +166,20 @@ export function RowPanel(p: RowPanelProps) {
   </section>;
 }
 
+// The numbers of a value do not change while a score is dragged: drawn again only when they are others.
+class Chips extends Component<{ values: number[] | undefined; strongest: number }> {
+  shouldComponentUpdate(next: { values: number[] | undefined; strongest: number }) { return next.values !== this.props.values || next.strongest !== this.props.strongest; }
+  render() {
+    const { values, strongest } = this.props;
+    return values?.slice(0, 8).map((value) => <i class={value < 0 ? 'negative' : ''} style={{ '--h': (Math.abs(value) / strongest).toFixed(3) }} onPointerEnter={fullOnHover(value)} />);
+  }
+}
+
 // A wide output: one bar a number, up or down from 0; the ghost is the row without edits.
 function Spectrum({ values, base }: { values: number[]; base: number[] | null }) {
   const [at, setAt] = useState<number | null>(null);
   const most = Math.max(1e-9, ...values.map(Math.abs), ...(base ?? []).map(Math.abs));
   return <div class="spectrum-box"><div class="spectrum" role="img" aria-label={`${t('row.output')}: ${values.slice(0, 8).map((value) => show(value)).join(', ')}, …`} data-vector="output" onPointerLeave={() => setAt(null)}>
-    {values.map((value, x) => <i class={at === x ? 'now' : ''} data-value={value} title={`${x}: ${exact(value)}`} onPointerEnter={() => setAt(x)} style={{ '--y': (value / most).toFixed(4), '--b': ((base?.[x] ?? 0) / most).toFixed(4) }}><b class={value < 0 ? 'negative' : ''} />{base && <s class={(base[x] ?? 0) < 0 ? 'negative' : ''} />}</i>)}</div>
+    {values.map((value, x) => <i class={at === x ? 'now' : ''} data-value={value} onPointerEnter={(event) => { fullOnHover(value, `${x}: `)(event); setAt(x); }} style={{ '--y': (value / most).toFixed(4), '--b': ((base?.[x] ?? 0) / most).toFixed(4) }}><b class={value < 0 ? 'negative' : ''} />{base && <s class={(base[x] ?? 0) < 0 ? 'negative' : ''} />}</i>)}</div>
     <small>{at === null ? t('row.numbers', values.length) : `${at}: ${show(values[at])}${base ? ` (${show(base[at])})` : ''}`}</small></div>;
 }

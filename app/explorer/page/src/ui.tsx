@@ -56,7 +56,7 @@ export function Segmented<T extends string>(props: { label: string; value: T; op
     const next = props.options[(at + step + props.options.length) % props.options.length];
     props.onChange(next.value);
     const group = event.currentTarget as HTMLElement;
-    requestAnimationFrame(() => group.querySelector<HTMLElement>('[aria-checked=true]')?.focus());
+    group.querySelector<HTMLElement>(`[data-value="${next.value}"]`)?.focus();
   };
   return <div class="segmented" role="radiogroup" aria-label={props.label} onKeyDown={move} id={props.id}>
     {props.options.map((option) => <button type="button" role="radio" aria-checked={option.value === props.value} tabIndex={option.value === props.value ? 0 : -1}

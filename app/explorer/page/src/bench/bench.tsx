@@ -1,6 +1,7 @@
 // The workbench screen: inputs on the left flow into scores, one row, and the output.
 import { signal } from '@preact/signals';
-import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
+import type { AttentionResult, Matrix } from '../engine';
 import type { ComponentChildren } from 'preact';
 import { Grid, type Cell, type GridProps } from '../grid';
 import { RowPanel, type KeyState } from '../rowpanel';
@@ -15,23 +16,33 @@ import { feeds, formulaOf, type MatrixId, type Place } from './formula';
 import { examples } from './examples';
 import { randomise, reshape, shapeOf, type Shape } from './shapes';
 import {
-  askAgain, baseResult, bench, change, choose, editOf, emptyMask, failure, future, keyNames, linkState, load, nameOf, parseBench, past, queryNames, redo,
+  askAgain, baseResult, bench, change, choose, draft, editOf, emptyMask, failure, future, keyNames, linkState, load, nameOf, parseBench, past, queryNames, redo,
   requestOf, result, roomForLock, rowEdits, settled, undo, withEdit, withoutEdit, type Bench, type MaskKind,
 } from './state';
 
 const hover = signal<Place | null>(null);
+const hint = signal(true);
 const preview = signal<({ head: number; query: number } & RowPreview) | null>(null);
 
 type InputId = 'x' | 'memory' | 'wq' | 'wk' | 'wv' | 'wo' | 'q' | 'k' | 'v';
 
-export function drag(key: number, score: number, done: boolean): void {
+function drag(key: number, score: number, done: boolean): void {
   const b = bench.value, r = result.value;
   const { head, query } = b.chosen;
   const edits = withEdit(b.edits, { kind: 'set', head, query, key, value: score });
-  change({ edits, chosen: { head, query, key } }, `drag ${head} ${query} ${key}`);
-  if (!r) return;
-  const valueDim = r.v[0].length / b.heads;
-  preview.value = done ? preview.value : { head, query, ...previewRow(r.heads[head].masked[query], rowEdits(edits, head, query), r.v.map((row) => row.slice(head * valueDim, (head + 1) * valueDim))) };
+  if (r) preview.value = { head, query, ...previewRow(r.heads[head].masked[query], rowEdits(edits, head, query), valuesOf(r, head, b.heads)) };
+  if (done) change({ edits, chosen: { head, query, key } });
+  else draft(edits);
+}
+
+// The values of one head, kept as long as the engine's answer is the same.
+let sliced: { r: AttentionResult; head: number; values: Matrix } | null = null;
+function valuesOf(r: AttentionResult, head: number, heads: number): Matrix {
+  if (sliced?.r.v !== r.v || sliced.head !== head) {
+    const width = r.v[0].length / heads;
+    sliced = { r, head, values: r.v.map((row) => row.slice(head * width, (head + 1) * width)) };
+  }
+  return sliced.values;
 }
 
 function lock(key: number, weight: number | null): void {
@@ -56,7 +67,6 @@ const resetEdit = (key: number) => { const { edits, chosen } = bench.value; chan
 export function BenchScreen() {
   const b = bench.value, r = result.value;
   const [dialog, setDialog] = useState<{ kind: 'paste'; matrix: InputId } | { kind: 'code'; tab: string } | null>(null);
-  const [hint, setHint] = useState(true);
 
   useEffect(() => {
     const given = route.value.state;
@@ -65,7 +75,7 @@ export function BenchScreen() {
     load(parsed ?? bench.value);
   }, [route.value]);
   useEffect(() => { const timer = setTimeout(() => void writeState('bench', [], linkState(b)), 150); return () => clearTimeout(timer); }, [b]);
-  useEffect(() => { if (settled.value === b) preview.value = null; }, [settled.value, b]);
+  useEffect(() => { if (settled.value?.edits === b.edits) preview.value = null; }, [settled.value, b]);
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
@@ -133,15 +143,8 @@ export function BenchScreen() {
     change({ mask: { ...b.mask, kind: 'dense', allowed: allowed.map((row, i) => i === cell.row ? row.map((old, c) => c === cell.column ? 1 - old : old) : row) } });
   };
 
-  const shown = preview.value && preview.value.head === chosenHead && preview.value.query === query ? preview.value : null;
-  const states: KeyState[] = useMemo(() => keys.map((_, k) => {
-    const edit = editOf(b.edits, chosenHead, query, k);
-    return { edited: !!edit, locked: edit?.kind === 'lock', forbidden: edit?.kind === 'forbid' };
-  }), [b.edits, chosenHead, query, keys.length]);
-  const valueDim = fits ? r.v[0].length / b.heads : 0;
   const place = hover.value;
   const formula = r && fits && place ? safely(() => formulaOf(b, r, place)) : '';
-  const base = b.edits.length && baseResult.value && fits && baseResult.value.heads.length === b.heads && baseResult.value.q.length === r.q.length && baseResult.value.k.length === r.k.length ? baseResult.value.heads[chosenHead] : null;
 
   return <div class="bench">
     <h1 class="sr">{t('nav.bench')}</h1>
@@ -176,14 +179,7 @@ export function BenchScreen() {
             </div>
           </Step>
           <Step n={3} title={t('bench.row')} tex="o_i = \sum_j w_{ij}\,v_j">
-            <RowPanel query={queries[query]} keys={keys} scaled={head.masked[query]} scores={shown?.scores ?? head.scores[query]} weights={shown?.weights ?? head.weights[query]}
-              values={r.v.map((row) => row.slice(chosenHead * valueDim, (chosenHead + 1) * valueDim))} output={shown?.output ?? head.output[query]} base={base ? { weights: base.weights[query], output: base.output[query] } : null}
-              states={states} chosen={key} live={shown ? 'preview' : settled.value === b || settled.value?.edits === b.edits ? 'engine' : 'asking'} took={r.took} entropy={shown ? null : head.entropy[query]}
-              hint={hint && !b.edits.length ? t('bench.hint') : undefined}
-              onChoose={(k) => choose({ key: k })} onDrag={(k, score, done) => { setHint(false); drag(k, score, done); }}
-              onSet={(k, score) => { setHint(false); change({ edits: withEdit(b.edits, { kind: 'set', head: chosenHead, query, key: k, value: score }), chosen: { head: chosenHead, query, key: k } }, `key ${chosenHead} ${query} ${k}`); }}
-              onLock={lock} onForbid={forbid} onReset={resetEdit}
-              onPeek={(at) => { hover.value = at && (at.stage === 'value' ? { matrix: 'v', row: at.key, column: chosenHead * valueDim } : { matrix: at.stage === 'weight' ? 'weights' : 'scores', row: query, column: at.key }); }} />
+            <BenchRow />
           </Step>
           <Step n={4} title={t('bench.output')} tex={b.wo ? 'O = \\operatorname{concat}(o^1, o^2, \\dots)\\,W_O' : 'O = WV'} side={!b.wo && b.source !== 'direct' ? <Button label={t('bench.add.wo')} icon="plus" text small onClick={() => change({ wo: r.concatenated[0].map((_, i) => r.concatenated[0].map((__, c) => i === c ? 1 : 0)) })} /> : null}>
             <div class="flow">
@@ -201,6 +197,36 @@ export function BenchScreen() {
       {dialog?.kind === 'code' && r && <CodeBox tab={dialog.tab} onTab={(tab) => setDialog({ kind: 'code', tab })} />}
     </Dialog>
   </div>;
+}
+
+// The row, apart from the screen around it: a drag draws this alone.
+function BenchRow() {
+  const b = bench.value, r = result.value!;
+  const chosenHead = Math.min(b.chosen.head, b.heads - 1);
+  if (r.heads.length !== b.heads) return null;
+  const head = r.heads[chosenHead];
+  const queries = queryNames(b, r.q.length), keys = keyNames(b, r.k.length);
+  const query = Math.min(b.chosen.query, r.q.length - 1), key = Math.min(b.chosen.key, r.k.length - 1);
+  const shown = preview.value && preview.value.head === chosenHead && preview.value.query === query && preview.value.weights.length === keys.length ? preview.value : null;
+  const states: KeyState[] = keys.map((_, k) => {
+    const edit = editOf(b.edits, chosenHead, query, k);
+    return { edited: !!edit, locked: edit?.kind === 'lock', forbidden: edit?.kind === 'forbid' };
+  });
+  const base = b.edits.length && baseResult.value?.heads.length === b.heads && baseResult.value.q.length === r.q.length && baseResult.value.k.length === r.k.length ? baseResult.value.heads[chosenHead] : null;
+  const width = r.v[0].length / b.heads;
+  return <RowPanel query={queries[query]} keys={keys} scaled={head.masked[query]} scores={shown?.scores ?? head.scores[query]} weights={shown?.weights ?? head.weights[query]}
+    values={valuesOf(r, chosenHead, b.heads)} output={shown?.output ?? head.output[query]} base={base ? { weights: base.weights[query], output: base.output[query] } : null}
+    states={states} chosen={key} live={shown ? 'preview' : settled.value === b || settled.value?.edits === b.edits ? 'engine' : 'asking'} took={r.took} entropy={shown ? null : head.entropy[query]}
+    hint={hint.value && !b.edits.length ? t('bench.hint') : undefined}
+    onChoose={(k) => choose({ key: k })} onDrag={(k, score, done) => { hint.value = false; drag(k, score, done); }}
+    onSet={(k, score) => {
+      hint.value = false;
+      const edits = withEdit(b.edits, { kind: 'set', head: chosenHead, query, key: k, value: score });
+      preview.value = { head: chosenHead, query, ...previewRow(head.masked[query], rowEdits(edits, chosenHead, query), valuesOf(r, chosenHead, b.heads)) };
+      change({ edits, chosen: { head: chosenHead, query, key: k } }, `key ${chosenHead} ${query} ${k}`);
+    }}
+    onLock={lock} onForbid={forbid} onReset={resetEdit}
+    onPeek={(at) => { hover.value = at && (at.stage === 'value' ? { matrix: 'v', row: at.key, column: chosenHead * width } : { matrix: at.stage === 'weight' ? 'weights' : 'scores', row: query, column: at.key }); }} />;
 }
 
 function safely(make: () => string): string {

@@ -114,6 +114,17 @@ export function change(next: Partial<Bench>, merge: string | null = null): void 
   void ask(after);
 }
 
+// While a finger is on a bar nothing is committed: the row shows its preview, the engine is asked now and then for the rest, and
+// the end of the drag is one step.
+let draftAsked = 0;
+export function draft(edits: ScoreEdit[]): void {
+  const now = performance.now();
+  const cells = (result.value?.q.length ?? 0) * (result.value?.k.length ?? 0);
+  if (now - draftAsked < (cells > 400 ? 150 : 0)) return;
+  draftAsked = now;
+  void ask({ ...bench.value, edits });
+}
+
 // Where one looks is no step for undo.
 export function choose(chosen: Partial<Bench['chosen']>): void {
   bench.value = { ...bench.value, chosen: { ...bench.value.chosen, ...chosen } };

@@ -240,11 +240,11 @@ const Cache1: FunctionComponent<StepProps> = (p) => {
     const row = (await ask(mini.b)).heads[0].weights[2];
     return row.filter((w) => w > 0).length === 3 && chosen === 'robot' ? true : t('l.cache.1.hint');
   }} figure={<>
-    <table class="shift"><tbody>
+    <div class="matrix-scroll"><table class="shift"><tbody>
       <tr><th scope="row">{t('cache.position')}</th>{robot.map((_, i) => <td>{i}</td>)}</tr>
       <tr><th scope="row" class="hue-k">{t('cache.reads')}</th>{robot.map((word, i) => <td class={i <= 2 ? 'seen' : 'unseen'}>{word}</td>)}</tr>
       <tr><th scope="row" class="hue-q">{t('cache.predicts')}</th>{labels.map((word, i) => <td class={i === 2 ? 'asked' : ''}>{i === 2 ? chosen ?? '?' : word}</td>)}</tr>
-    </tbody></table>
+    </tbody></table></div>
     <Segmented label={t('cache.predicts')} value={chosen ?? ''} options={['<BOS>', 'I', 'love', 'robot', '<EOS>'].map((value) => ({ value, label: value }))} onChange={setChosen} />
     <MiniMatrix mini={mini} id="weights" choose />
   </>} />;

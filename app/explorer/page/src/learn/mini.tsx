@@ -92,7 +92,10 @@ export function MiniRow({ mini, canLock = true, canForbid = true, hint }: { mini
       mini.change({ edits, chosen: { head, query, key } });
       if (!done) setPreview(previewRow(h.masked[query], rowEdits(edits, head, query), values));
     }}
-    onSet={(key, score) => put('set', key, score)}
+    onSet={(key, score) => {
+      setPreview(previewRow(h.masked[query], rowEdits(withEdit(b.edits, { kind: 'set', head, query, key, value: score }), head, query), values));
+      put('set', key, score);
+    }}
     onLock={canLock ? (key, weight) => { if (weight === null) mini.change({ edits: withoutEdit(b.edits, head, query, key) }); else put('lock', key, Math.max(0, Math.min(roomForLock(b.edits, head, query, key), weight))); } : undefined}
     onForbid={canForbid ? (key) => { if (editOf(b.edits, head, query, key)?.kind === 'forbid') mini.change({ edits: withoutEdit(b.edits, head, query, key) }); else put('forbid', key); } : undefined}
     onReset={(key) => mini.change({ edits: withoutEdit(b.edits, head, query, key) })} />;

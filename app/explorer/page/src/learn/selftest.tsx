@@ -82,7 +82,8 @@ async function questions(seed: number): Promise<Question[]> {
   {
     const root = first ? 8 : [2, 3, 4, 8][pick(0, 3)], heads = first ? 12 : pick(2, 12), width = heads * root * root;
     out.push({ ask: t('st.9', width, heads), fields: [t('st.f.size'), t('st.f.divisor')], solution: t('st.s9', width, heads, root * root, root),
-      answer: async () => { const row = [new Array<number>(width).fill(1)]; const reply = await engine.attention({ ...plain, heads, key_heads: heads, query: row, key: row, value: row }); return [reply.heads[0].output[0].length, 1 / reply.scale]; } });
+      // One head's share of the width: the engine says what it divides by.
+      answer: async () => { const row = [new Array<number>(width / heads).fill(1)]; const reply = await engine.attention({ ...plain, query: row, key: row, value: row }); return [reply.heads[0].output[0].length, 1 / reply.scale]; } });
   }
   return out;
 }

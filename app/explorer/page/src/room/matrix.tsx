@@ -1,7 +1,7 @@
 // The matrix of one head as a map: whole when it is small, by tiles when it is not. Wheel and keys zoom, dragging pans, a click
 // chooses (query, key). Nothing is drawn that the engine did not send.
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { paletteOf, weightColour } from '../colours';
+import { paletteOf, weightColour, weightStyle } from '../colours';
 import { hatching } from '../grid';
 import { exact, show } from '../numbers';
 import { dark, explain, say } from '../shared';
@@ -122,7 +122,7 @@ export function MatrixMap({ peek }: { peek: (place: { query: number; key: number
               pen.font = '11px ' + getComputedStyle(document.body).fontFamily;
               pen.textAlign = 'center';
               pen.textBaseline = 'middle';
-              pen.fillStyle = ramp(w) > 0.55 ? dark.value ? '#17131f' : '#ffffff' : palette.ink;
+              pen.fillStyle = weightStyle(palette, ramp(w)).color;
               if (!(a.causal && tc * step + j > tr * step + i)) pen.fillText(show(w, 2), x + pixel / 2, y + pixel / 2);
             }
           }

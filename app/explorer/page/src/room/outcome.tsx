@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { Lane, type GenerateResult, type ImportanceResult, type ModelEdit } from '../engine';
 import { exact, show } from '../numbers';
 import { engine, explain, say } from '../shared';
-import { Button, Icon, Segmented, Select } from '../ui';
+import { Button, Icon, Rich, Segmented, Select } from '../ui';
 import { t, type Key } from '../words';
 import { attentionOf, axes, base, change, choose, edited, inForce, info, label, request, room, row, site } from './state';
 
@@ -101,7 +101,7 @@ export function Edits() {
         <Button icon="close" label={t('room.edit.remove')} onClick={() => change({ edits: r.edits.filter((_, j) => j !== i) })} /></li>;
     })}</ol>}
     {edited.value && <p class="check-line"><Icon name="check" />{t('room.p.sum', edited.value.checks.head_sum.toExponential(1))}</p>}
-    <details class="patch-box"><summary>{t('room.patch.title')}</summary><p class="faint">{t('room.patch.note', a ? `${a.stack}.${a.layer}.output` : '', r.at.query)}</p>
+    <details class="patch-box"><summary>{t('room.patch.title')}</summary><p class="faint"><Rich text={t('room.patch.note', a ? `\`${a.stack}.${a.layer}.output\`` : '', r.at.query)} /></p>
       <div class="figure-tools"><input type="text" class="text-field" value={from} aria-label={t('room.patch.from')} placeholder={t('room.patch.from')} onInput={(event) => setFrom(event.currentTarget.value)} /><Button small label={t('room.patch')} disabled={!from.trim()} onClick={patch} /></div></details>
   </section>;
 }

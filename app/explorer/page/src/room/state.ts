@@ -75,6 +75,12 @@ async function askRow(r: Room): Promise<void> {
   rowFor.value = reply.r;
 }
 
+// A drag that is not over yet: only what it leads to is asked for.
+export function draft(edit: ModelEdit): void {
+  const r = room.value, at = { attention: edit.attention!, head: edit.head!, query: edit.query!, key: edit.key! };
+  runLane.ask({ ...r, edits: [...r.edits.filter((e) => !isCell(e, at)), edit] }).then((reply) => { if (reply) edited.value = reply; }).catch((error) => { failure.value = explain(error); });
+}
+
 let asked = 0;
 export async function ask(r: Room, what: 'all' | 'edits' | 'row'): Promise<void> {
   const mine = ++asked;

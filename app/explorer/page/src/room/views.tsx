@@ -2,16 +2,16 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ComponentChildren } from 'preact';
 import { linkVertical } from 'd3-shape';
-import { paletteOf, weightColour } from '../colours';
+import { paletteOf, weightColour, weightStyle } from '../colours';
 import type { AttentionSite, Tile, Token } from '../engine';
-import { exact, show } from '../numbers';
+import { exact, fullOnHover, show } from '../numbers';
 import { RowPanel } from '../rowpanel';
 import { softmaxWithLocks, type RowPreview } from '../softmax';
 import { dark } from '../shared';
 import { Button, Icon, Tex } from '../ui';
 import { t, type Key } from '../words';
 import { ramp } from './matrix';
-import { axes, base, baseRow, cellEdit, choose, dropCell, headCut, info, inForce, label, peekQuery, putCell, room, row, rowFor, site, tabOf, tile, toggleHead, type Tab } from './state';
+import { axes, base, baseRow, cellEdit, choose, draft, dropCell, headCut, info, inForce, label, peekQuery, putCell, room, row, rowFor, site, tabOf, tile, toggleHead, type Tab } from './state';
 
 // ---- Weights of the row that is shown: the chosen one, or the one that is hovered ----------------------------------
 
@@ -44,7 +44,7 @@ function Words({ tokens, hue, chosen, weights, onChoose, onPeek, name }: { token
     event.stopPropagation();
     const next = Math.max(0, Math.min(tokens.length - 1, chosen + step));
     onChoose(next);
-    requestAnimationFrame(() => host.current?.querySelector<HTMLElement>(`[data-token="${next}"]`)?.focus());
+    host.current?.querySelector<HTMLElement>(`[data-token="${next}"]`)?.focus();
   };
   return <div class="words" role="listbox" aria-label={name} aria-orientation="horizontal" ref={host} onKeyDown={keys} onPointerLeave={() => onPeek?.(null)}>
     {first > 0 && <button type="button" class="window" onClick={() => setFrom(first - windowSize / 2)}>… {first}</button>}
@@ -52,8 +52,8 @@ function Words({ tokens, hue, chosen, weights, onChoose, onPeek, name }: { token
       const i = first + offset;
       const share = weights ? ramp(weights[i] ?? 0) : 0;
       const wordStart = offset > 0 && (token.text.startsWith(' ') || token.text.startsWith('\u2581')) ;
-      return <>{wordStart ? ' ' : null}<span role="option" aria-selected={i === chosen} tabIndex={i === chosen ? 0 : -1} data-token={i} class={`token ${token.kind} ${i === chosen ? `chosen-${hue}` : ''} ${weights && share > 0.62 ? 'strong' : ''}`}
-        style={weights ? { background: weightColour(palette, share) } : undefined} title={weights ? `${label(token)} · ${exact(weights[i] ?? 0)}` : label(token)}
+      return <>{wordStart ? ' ' : null}<span role="option" aria-selected={i === chosen} tabIndex={i === chosen ? 0 : -1} data-token={i} class={`token ${token.kind} ${i === chosen ? `chosen-${hue}` : ''}`}
+        style={weights ? weightStyle(palette, share) : undefined} title={weights ? `${label(token)} · ${exact(weights[i] ?? 0)}` : label(token)}
         aria-label={weights ? `${label(token)}, ${t('weight')} ${show(weights[i])}` : label(token)} data-weight={weights ? weights[i] : undefined}
         onClick={() => onChoose(i)} onPointerEnter={() => onPeek?.(i)}>{label(token)}</span></>;
     })}
@@ -120,6 +120,7 @@ export function Lines() {
 // ---- The row ------------------------------------------------------------------------------------------------------
 
 const shownKeys = 40;
+const none: number[] = [];
 
 export function RoomRow() {
   const r = room.value, a = site.value, w = row.value, before = baseRow.value;
@@ -133,30 +134,40 @@ export function RoomRow() {
   const all = w.weights.length <= 64 ? w.weights.map((_, j) => j)
     : [...new Set([...w.weights.map((weight, j) => [weight, j]).sort((x, y) => y[0] - x[0]).slice(0, shownKeys).map(([, j]) => j), r.at.key, ...inForce(r.edits).filter((e) => e.attention === attention && e.head === head && e.query === query && (e.key ?? -1) >= 0).map((e) => e.key!)])].sort((x, y) => x - y);
   const valueOf = new Map(w.keys.map((key, i) => [key, w.value_vectors[i]]));
+  const values = all.map((j) => valueOf.get(j) ?? none);
   const put = (kind: 'set' | 'lock' | 'forbid', key: number, value?: number, merge = false) => putCell({ kind, attention, head, query, key, ...(value === undefined ? {} : { value }) }, merge ? `${kind} ${attention} ${head} ${query} ${key}` : null);
-  const drag = (at: number, score: number, done: boolean) => {
-    const key = all[at];
-    put('set', key, score, true);
-    if (done) return;
-    const scores = w.scores.map((old, j) => cellEdit(r.edits, r.at, query, j)?.kind === 'forbid' || old === null ? null : old);
+  const withScore = (key: number, score: number): RowPreview & { of: number[] } => {
+    const scores = w.scores.slice();
     scores[key] = score;
     const locked = new Map<number, number>();
     for (const e of inForce(r.edits)) if (e.kind === 'lock' && e.attention === attention && e.head === head && e.query === query && e.key !== key) locked.set(e.key!, e.value ?? 0);
     const weights = softmaxWithLocks(scores, locked);
     const output = w.output.slice();
-    if (w.keys.length === w.weights.length) output.fill(0), weights.forEach((weight, j) => { const v = valueOf.get(j)!; for (let x = 0; x < output.length; ++x) output[x] += weight * v[x]; });
-    setPreview({ scores, weights, output, of: all });
+    // With all values at hand the mix follows; of a longer row it waits for the engine.
+    if (w.keys.length === w.weights.length) {
+      output.fill(0);
+      weights.forEach((weight, j) => { const v = valueOf.get(j)!; for (let x = 0; x < output.length; ++x) output[x] += weight * v[x]; });
+    }
+    return { scores, weights, output, of: all };
+  };
+  // Nothing is committed while a finger is on a bar: the row shows its preview, the next tokens come from the engine as fast as
+  // it answers, and the end of the drag is one step for undo.
+  const drag = (at: number, score: number, done: boolean) => {
+    const key = all[at];
+    setPreview(withScore(key, score));
+    if (done) put('set', key, score);
+    else draft({ kind: 'set', attention, head, query, key, value: score });
   };
   const scores = preview?.scores ?? w.scores, weights = preview?.weights ?? w.weights;
   const sinkMass = weights[0];
   const hasEdits = inForce(r.edits).length > 0;
   return <>
-    <RowPanel query={label(queries[query])} keys={all.map((j) => label(keys[j]))} scaled={all.map((j) => before.scores[j])} scores={all.map((j) => scores[j])} weights={all.map((j) => weights[j])} values={all.map((j) => valueOf.get(j) ?? [])}
+    <RowPanel query={label(queries[query])} keys={all.map((j) => label(keys[j]))} scaled={all.map((j) => before.scores[j])} scores={all.map((j) => scores[j])} weights={all.map((j) => weights[j])} values={values}
       output={preview?.output ?? w.output} base={hasEdits ? { weights: all.map((j) => before.weights[j]), output: before.output } : null}
       states={all.map((j) => { const edit = cellEdit(r.edits, r.at, query, j); return { edited: !!edit, locked: edit?.kind === 'lock', forbidden: edit?.kind === 'forbid' }; })}
       chosen={Math.max(0, all.indexOf(r.at.key))} live={preview ? 'preview' : current ? 'engine' : 'asking'} took={w.took} entropy={preview ? null : w.entropy}
       hint={!r.edits.length ? t('bench.hint') : undefined}
-      onChoose={(at) => choose({ key: all[at] })} onDrag={drag} onSet={(at, score) => put('set', all[at], score, true)}
+      onChoose={(at) => choose({ key: all[at] })} onDrag={drag} onSet={(at, score) => { setPreview(withScore(all[at], score)); put('set', all[at], score, true); }}
       onLock={(at, weight) => { if (weight === null) dropCell({ ...r.at, key: all[at] }); else put('lock', all[at], Number(Math.max(0, Math.min(1, weight)).toFixed(6)), true); }}
       onForbid={(at) => { if (cellEdit(r.edits, r.at, query, all[at])?.kind === 'forbid') dropCell({ ...r.at, key: all[at] }); else put('forbid', all[at]); }}
       onReset={(at) => dropCell({ ...r.at, key: all[at] })} />
@@ -171,7 +182,7 @@ export function Strip({ id, values, hue, name }: { id: string; values: number[];
   const [at, setAt] = useState<number | null>(null);
   const most = Math.max(1e-9, ...values.map(Math.abs));
   return <div class="strip-box"><div class={`strip tone-${hue}`} data-vector={id} role="img" aria-label={`${name}: ${values.slice(0, 8).map((value) => show(value)).join(', ')}${values.length > 8 ? ', …' : ''}`} onPointerLeave={() => setAt(null)}>
-    {values.map((value, i) => <i class={value < 0 ? 'negative' : ''} style={{ '--t': (Math.abs(value) / most).toFixed(3) }} data-value={value} title={`${i}: ${exact(value)}`} onPointerEnter={() => setAt(i)} />)}</div>
+    {values.map((value, i) => <i class={value < 0 ? 'negative' : ''} style={{ '--t': (Math.abs(value) / most).toFixed(3) }} data-value={value} onPointerEnter={(event) => { fullOnHover(value, `${i}: `)(event); setAt(i); }} />)}</div>
     <small>{at === null ? `${values.length}` : `${at}: ${show(values[at])}`}</small></div>;
 }
 

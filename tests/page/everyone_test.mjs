@@ -1,0 +1,138 @@
+// For everyone: no request leaves the machine, quick start, accessibility, both languages, phone, reduced motion, light and dark.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import test, { after, before } from 'node:test';
+import { browse, open, require, serve, settled, translator } from './common.mjs';
+
+let server, browser;
+before(async () => { server = await serve(translator); browser = await browse(); });
+after(async () => { await browser?.close(); await server?.stop(); });
+
+const lessons = ['sources', 'roles', 'query', 'query/2', 'scale', 'scale/2', 'matrix', 'matrix/2', 'cross', 'cross/2', 'masks', 'masks/2', 'cache', 'cache/2', 'heads', 'block', 'positions', 'cost', 'importance', 'self-test'];
+const screens = ['#/learn', ...lessons.map((l) => `#/learn/${l}`), '#/workbench', '#/model'];
+const ready = async (page, hash) => {
+  if (hash === '#/workbench' || hash === '#/model') { await page.waitForSelector('.live', { timeout: 30000 }); await settled(page); }
+  else { await page.waitForSelector('h1'); await page.waitForFunction(() => document.documentElement.dataset.pending === '0', null, { polling: 50 }); await page.waitForTimeout(100); }
+};
+
+test('0 serious findings of the accessibility audit on every screen, light and dark', async () => {
+  const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
+  for (const dark of [false, true]) {
+    const page = await open(browser, server, '#/learn', { dark });
+    const all = [];
+    for (const hash of screens) {
+      await page.goto(server.address + hash);
+      await ready(page, hash);
+      if (!await page.evaluate(() => 'axe' in window)) await page.evaluate(axe);
+      const found = await page.evaluate(async () => (await window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'] })).violations.filter((v) => v.impact === 'serious' || v.impact === 'critical').map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160) + ' ' + (n.any[0]?.message ?? '')).join(' | ')}`));
+      all.push(...found.map((finding) => `${hash}: ${finding}`));
+    }
+    assert.deepEqual(all, [], dark ? 'dark' : 'light');
+    assert.deepEqual(page.problems, []);
+    assert.deepEqual(page.outside, []);
+    await page.context().close();
+  }
+});
+
+test('interactive within 2 s, and nothing is asked of another host', async () => {
+  const times = [];
+  for (let i = 0; i < 3; ++i) {
+    const begin = Date.now();
+    const page = await open(browser, server, '#/model');
+    await page.waitForSelector('.row-column [role=slider]');
+    times.push(Date.now() - begin);
+    assert.deepEqual(page.outside, []);
+    await page.context().close();
+  }
+  const weight = await (async () => { const page = await open(browser, server, '#/workbench'); await settled(page); const bytes = await page.evaluate(() => performance.getEntriesByType('resource').reduce((sum, e) => sum + e.decodedBodySize, 0)); await page.context().close(); return bytes; })();
+  console.log(`from nothing to a row that can be dragged: ${times.join(', ')} ms; page ${(weight / 1024).toFixed(0)} KiB`);
+  assert.ok(Math.min(...times) <= 2000, `${times} ms`);
+});
+
+test('the browser chooses the language, a switch changes it without a reload, and it is remembered', async () => {
+  const page = await open(browser, server, '#/workbench', { language: 'zh-CN' });
+  await settled(page);
+  assert.equal(await page.getAttribute('html', 'lang'), 'zh-CN');
+  assert.match(await page.textContent('nav'), /学习/);
+  await page.evaluate(() => { window.stillHere = true; });
+  await page.click('.language');
+  assert.match(await page.textContent('nav'), /Learn/);
+  assert.ok(await page.evaluate(() => window.stillHere));
+  await page.reload();
+  await page.waitForSelector('nav');
+  assert.match(await page.textContent('nav'), /Learn/);
+  await page.context().close();
+});
+
+test('0 untranslated strings: no English word on any Chinese screen', async () => {
+  const page = await open(browser, server, '#/learn', { language: 'zh-CN' });
+  // Names that are the same in both languages, formulas, and the words of the examples themselves.
+  const allowed = /^(Attend|attend|explore|EN|English|RoPE|ReLU|softmax|float|Shift|NumPy|Python|JSON|CSV|SVG|PNG|NaN|MiB|KiB|GiB|BOS|EOS|love|robot|tatoeba-zh-en|log|exp|concat|mask|max|[a-z]?W_?[QKVO]|Switch to English)$/;
+  const english = [];
+  for (const hash of screens) {
+    await page.goto(server.address + hash);
+    await ready(page, hash);
+    const words = await page.evaluate(() => {
+      const out = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+      while (walk.nextNode()) if (!walk.currentNode.parentElement.closest('.katex, .token, .key-label, textarea, select, .lines, script, noscript, .map-frame, .choices, .written, .edge, [lang=en], .steps, .map-value, .pipeline summary, .row-panel h3, .outcome-after b, code')) out.push(walk.currentNode.textContent);
+      for (const element of document.querySelectorAll('[aria-label],[title],[placeholder]')) if (!element.closest('.token, .katex, .row-columns, .words, .lines, [lang=en], .row-panel, .thumb, .map-frame, textarea, .matrix [role=gridcell], .choices')) for (const name of ['aria-label', 'title', 'placeholder']) out.push(element.getAttribute(name) ?? '');
+      return out.join('\n').match(/[A-Za-z][A-Za-z_-]{3,}/g) ?? [];
+    });
+    for (const word of new Set(words)) if (!allowed.test(word)) english.push(`${hash}: ${word}`);
+  }
+  assert.deepEqual(english, []);
+  await page.context().close();
+});
+
+test('a phone of 360 px: no sideways scrolling of any screen, and every control can be reached', async () => {
+  for (const language of ['en-US', 'zh-CN']) {
+    const page = await open(browser, server, '#/learn', { width: 360, height: 740, touch: true, language });
+    const wide = [];
+    for (const hash of screens) {
+      await page.goto(server.address + hash);
+      await ready(page, hash);
+      const over = await page.evaluate(() => { scrollTo(400, 0); const by = scrollX; scrollTo(0, 0); return [by, document.documentElement.scrollWidth]; });
+      if (over[0] > 0 || over[1] > 361) wide.push(`${hash}: ${over}`);
+    }
+    assert.deepEqual(wide, []);
+    await page.goto(server.address + '#/model');
+    await ready(page, '#/model');
+    for (const tab of await page.$$('.panes [role=tab]')) { await tab.click(); assert.equal(await tab.getAttribute('aria-selected'), 'true'); }
+    await page.context().close();
+  }
+});
+
+test('reduced motion: no animation over 0.1 s', async () => {
+  const page = await open(browser, server, '#/workbench', { reducedMotion: 'reduce' });
+  await settled(page);
+  const long = await page.evaluate(() => [...document.querySelectorAll('*')].filter((element) => { const s = getComputedStyle(element); return [s.animationDuration, s.transitionDuration].some((list) => list.split(',').some((d) => parseFloat(d) > 0.1)); }).length);
+  assert.equal(long, 0);
+  await page.context().close();
+});
+
+test('the ramp of weights can be told apart under three colour deficiencies', async () => {
+  const page = await open(browser, server, '#/workbench');
+  const meter = await page.context().newCDPSession(page);
+  for (const type of ['protanopia', 'deuteranopia', 'tritanopia']) {
+    await meter.send('Emulation.setEmulatedVisionDeficiency', { type });
+    const shot = await page.evaluate(() => { const css = getComputedStyle(document.documentElement); return ['--w0', '--w1', '--w3', '--w5'].map((name) => css.getPropertyValue(name).trim()); });
+    // A ramp of one hue is read by its luminance, which these deficiencies keep in order; its steps must be wide enough.
+    const luminance = shot.map((hex) => { const c = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16) / 255).map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2]; });
+    for (let i = 1; i < luminance.length; ++i) assert.ok((luminance[i - 1] + 0.05) / (luminance[i] + 0.05) > 1.3, `${type}: step ${i}`);
+  }
+  await page.context().close();
+});
+
+test('two tabs work side by side', async () => {
+  const [one, two] = await Promise.all([open(browser, server, '#/workbench'), open(browser, server, '#/model')]);
+  await two.waitForSelector('.live');
+  await settled(one);
+  await settled(two);
+  await one.locator('.row-column[data-key="0"] [role=slider]').focus();
+  await one.keyboard.press('PageUp');
+  await two.keyboard.press(']');
+  await settled(one);
+  await settled(two);
+  await one.context().close();
+  await two.context().close();
+});

@@ -1,0 +1,118 @@
+// The lessons: each check refuses before the act and passes after it; the self-test takes right answers only.
+import assert from 'node:assert/strict';
+import test, { after, before } from 'node:test';
+import { browse, open, serve } from './common.mjs';
+
+let server, browser, page;
+before(async () => { server = await serve(); browser = await browse(); });
+after(async () => { await browser?.close(); await server?.stop(); });
+
+const type = async (name, row, column, value) => {
+  const cell = page.locator(`[data-matrix="${name}"] [data-row="${row}"][data-column="${column}"]`);
+  await cell.dblclick();
+  await page.locator('.cell-input').fill(String(value));
+  await page.keyboard.press('Enter');
+};
+const set = async (key, label, value) => {
+  await page.click(`.row-column[data-key="${key}"] .key-label`);
+  const field = page.locator('.row-tools .number', { hasText: label }).locator('input');
+  await field.fill(String(value));
+  await field.press('Enter');
+};
+const dial = (id, value) => page.$eval(`#${id}`, (input, number) => { input.value = String(number); input.dispatchEvent(new Event('input', { bubbles: true })); }, value);
+
+const acts = {
+  'sources': async () => { await page.click('[data-value=cross]'); await page.waitForSelector('[data-matrix=memory]'); await type('memory', 0, 1, 3); },
+  'roles': () => type('wv', 0, 0, 2),
+  'query': () => set(0, 'score', 2.6),
+  'query/2': () => set(0, 'weight', 0.25),
+  'scale': () => page.click('[data-value="64"]'),
+  'scale/2': () => page.click('[data-value="64"]'),
+  'matrix': () => page.click('[data-matrix=products] [data-row="1"][data-column="2"]'),
+  'matrix/2': async () => { await type('wk', 0, 1, 0); },
+  'cross': async () => { await type('q', 0, 0, -2); await type('q', 0, 1, 3); },
+  'cross/2': async () => { await page.fill('#answer', '38416'); await page.press('#answer', 'Enter'); },
+  'masks': async () => { await page.click('[data-value=after]'); await page.waitForTimeout(100); await page.click('[data-value=before]'); },
+  'masks/2': async () => { for (const cell of ['0,1', '0,2', '0,3', '1,2', '1,3', '2,3']) await page.click(`[data-mask="${cell}"]`); },
+  'cache': () => page.click('[data-value=robot]'),
+  'cache/2': async () => { for (let i = 0; i < 5; ++i) { await page.click('#write-row:not(:disabled)'); await page.waitForFunction((n) => document.querySelectorAll('.cache-strip .full').length === n, i + 1); } },
+  'heads': async () => { for (let i = 0; i < 4; ++i) await type('wo', i, i, 0.5); },
+  'block': () => type('bn', 0, 0, -7),
+  'positions': async () => { await dial('dial-q', 105); await dial('dial-k', 102); },
+  'cost': () => dial('dial-n', 15),
+  'importance': async () => { await type('v', 0, 0, 0.3763); await type('v', 0, 1, 1.3763); },
+};
+
+for (const [lesson, act] of Object.entries(acts)) {
+  test(`${lesson} is passed only by doing it`, async () => {
+    page = await open(browser, server, `#/learn/${lesson}`);
+    await page.waitForSelector('#check');
+    await page.waitForTimeout(150);
+    await page.click('#check');
+    await page.waitForSelector('#verdict.bad');
+    await act();
+    await page.waitForTimeout(150);
+    await page.click('#check');
+    try { await page.waitForSelector('#verdict.good', { timeout: 5000 }); } catch { assert.fail(`not passed: ${await page.textContent('#verdict')}`); }
+    assert.deepEqual(page.problems, []);
+    await page.context().close();
+  });
+}
+
+test('the worked examples stand in the lessons with all intermediate values', async () => {
+  const look = async (lesson, ...texts) => {
+    page = await open(browser, server, `#/learn/${lesson}`);
+    await page.waitForSelector('.lesson-figure td, .lesson-figure svg');
+    await page.waitForTimeout(300);
+    const text = (await page.innerText('.lesson-figure')).replace(/\s+/g, ' ');
+    for (const part of texts) assert.ok(text.includes(part), `${lesson} does not show ${part}: ${text.slice(0, 600)}`);
+    await page.context().close();
+  };
+  await look('query', '1.414', '0.707', '2.121', '4.113', '2.028', '8.342', '0.284', '0.140', '0.576', '1.576', '1.432');
+  await look('query/2', '0.500');
+  await look('scale', '0.9997', '0.0003');
+  await look('cross', '0.707', '1.414', '2.028', '4.113', '0.248', '0.503', '1.497');
+  await look('cross/2', '8 × 196');
+  await look('cache', 'robot', '<BOS>', '<EOS>');
+  await look('heads', '1.2', '−0.4', '0.5');
+  await look('block', '1.5', '−1', '2');
+  await look('cost', '1 048 576', '2 MiB');
+});
+
+test('the self-test takes the worked answers, refuses others, and gives fresh numbers', async () => {
+  page = await open(browser, server, '#/learn/self-test');
+  await page.waitForSelector('[data-question="9"]');
+  const answers = [[1, 2], [0.5, 0.5, 1, 2], [1], [8, 196, 38416], [3, 3], [1, 1, 1, 0], [0.6, -0.2, 0.25, 1], [1048576, 4194304, 4], [64, 8]];
+  const fill = async (n, values) => { const fields = page.locator(`[data-question="${n}"] input`); assert.equal(await fields.count(), values.length, `question ${n}`); for (let i = 0; i < values.length; ++i) await fields.nth(i).fill(String(values[i])); await page.click(`[data-question="${n}"] button[type=submit]`); };
+  for (let n = 1; n <= 9; ++n) {
+    await fill(n, answers[n - 1].map((value) => value + 3));
+    await page.waitForSelector(`[data-question="${n}"] p.bad`);
+    await fill(n, answers[n - 1]);
+    await page.waitForSelector(`[data-question="${n}"] p.good`, { timeout: 5000 });
+  }
+  assert.match(await page.textContent('.selftest-tools b'), /9 of 9/);
+  const before = await page.$$eval('.question p:first-child', (all) => all.map((p) => p.textContent));
+  await page.click('#fresh');
+  await page.waitForFunction((old) => document.querySelectorAll('.question').length === 9 && document.querySelector('.question p').textContent !== old, before[0]);
+  // Fresh numbers, and answers that follow from them: the scores of the first question, worked from its own text.
+  const [q, k1, k2] = [...(await page.textContent('[data-question="1"] p')).matchAll(/\[([^\]]+)\]/g)].map((found) => found[1].replace(/−/g, '-').split(',').map(Number));
+  const dot = (k) => q[0] * k[0] + q[1] * k[1];
+  await fill(1, [dot(k1), dot(k2)]);
+  await page.waitForSelector('[data-question="1"] p.good');
+  await page.click('[data-question="1"] button:has-text("Worked solution")');
+  assert.ok((await page.textContent('[data-question="1"] .solution')).includes(String(dot(k1)).replace('-', '−')));
+  await page.context().close();
+});
+
+test('what was done is remembered', async () => {
+  page = await open(browser, server, '#/learn/matrix');
+  await acts.matrix();
+  await page.click('#check');
+  await page.waitForSelector('#verdict.good');
+  await page.click('.brand');
+  await page.waitForSelector('.home');
+  assert.match(await page.textContent('.home-go'), /1 of 19/);
+  await page.reload();
+  await page.waitForSelector('.home-go .faint');
+  await page.context().close();
+});

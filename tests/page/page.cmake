@@ -1,0 +1,24 @@
+# Tests of the explorer's page: its words and its build, and the page itself in a real browser against the real server. They
+# need Node 18 or newer, npm and Chromium (./test installs them); the packages of package-lock.json are fetched once.
+find_program(ATTEND_NODE node)
+if(NOT ATTEND_NODE)
+  message(STATUS "no node: the tests of the explorer's page are left out")
+  return()
+endif()
+
+add_test(NAME page:packages COMMAND ${CMAKE_CURRENT_LIST_DIR}/packages.sh ${PROJECT_SOURCE_DIR}/app/explorer/page)
+set_tests_properties(page:packages PROPERTIES FIXTURES_SETUP page_packages TIMEOUT 600)
+
+foreach(topic words build)
+  add_test(NAME page:${topic} COMMAND ${ATTEND_NODE} --test ${CMAKE_CURRENT_LIST_DIR}/${topic}_test.mjs)
+  set_tests_properties(page:${topic} PROPERTIES FIXTURES_REQUIRED page_packages TIMEOUT 300)
+endforeach()
+
+if(TARGET attend_explorer)
+  foreach(topic workbench learn room everyone)
+    add_test(NAME page:${topic} COMMAND ${ATTEND_NODE} --test ${CMAKE_CURRENT_LIST_DIR}/${topic}_test.mjs)
+    # A browser and a server that computes: two processors, and nothing beside it that would spoil the measured times.
+    set_tests_properties(page:${topic} PROPERTIES FIXTURES_REQUIRED page_packages TIMEOUT 900 RUN_SERIAL TRUE
+      ENVIRONMENT "ATTEND=$<TARGET_FILE:attend-cli>")
+  endforeach()
+endif()
