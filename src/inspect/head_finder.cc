@@ -17,8 +17,10 @@ namespace attend {
 namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+// A window ends with the first of these.
 constexpr std::size_t window_items = 512;
 constexpr std::int64_t window_tokens = 1 << 16;
+constexpr std::size_t window_sums = 1 << 25;  // bytes of the sums of its items
 // Square roots of weights enter sketches as whole numbers of this unit: their sums do not depend on any order.
 constexpr double sketch_unit = 1 << 24;
 constexpr double diagonal_spread = 0.2;
@@ -516,10 +518,11 @@ HeadReport find_heads(const Model& model, const HeadItems& items, const HeadOpti
   run.probe = &reader;
   CorpusPrint print;
   const NoGradientScope no_gradients;
+  const std::size_t most_items = std::clamp(window_sums / (heads.size() * sizeof(HeadSums)), std::size_t{1}, window_items);
   for (bool more = true; more;) {
     std::vector<Held> window;
     std::int64_t tokens = 0;
-    while (window.size() < window_items && tokens < window_tokens) {
+    while (window.size() < most_items && tokens < window_tokens) {
       Held held;
       if (!items(held.item)) {
         more = false;

@@ -10,6 +10,7 @@
 
 #include "attend/error.h"
 #include "attend/threads.h"
+#include "core/memory.h"
 #include "core/random.h"
 #include "reference/planted_models.h"
 #include "reference/random_models.h"
@@ -203,6 +204,22 @@ TEST(HeadFinder, BitsDoNotDependOnThreadsOrBatches) {
   expect_same_bits(one, find_heads(model, items_from(items), {.batch_size = 1}));
   expect_same_bits(one, find_heads(model, items_from(items), {.batch_size = 600, .block_floats = 90}));
   set_threads(before);
+}
+
+TEST(HeadFinder, HoldsNoMatrixOfALongItem) {
+  TransformerConfig config = reference::small_config();
+  config.decoder = StackConfig{.layers = 2, .vocabulary = 19, .causal = true};
+  config.max_positions = 4096;
+  const Model model(config, 1);
+  Random random(2);
+  HeadItem item;
+  for (int i = 0; i < 4096; ++i) item.target.push_back(static_cast<std::int32_t>(random.below(19)));
+  reset_peak_memory();
+  const std::int64_t before = memory_use().live_bytes;
+  const HeadReport report = find_heads(model, items_from({item}), {.copying = false});
+  // One matrix of one head would be 64 MB.
+  EXPECT_LT(memory_use().peak_bytes - before, std::int64_t{16} << 20);
+  EXPECT_NEAR(report.heads[0][Behaviour::normalised_entropy], 1, 0.1);  // fresh heads look nearly everywhere alike
 }
 
 // ---- Planted truth ---------------------------------------------------------------------------------------------------
