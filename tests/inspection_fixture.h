@@ -71,8 +71,8 @@ inline Inspection inspection_of(std::size_t queries, std::size_t keys, bool caus
   if (causal)
     for (std::size_t q = 0; q < queries; ++q)
       for (std::size_t k = 0; k < keys; ++k) attention.masked.push_back(k > q);
-  Measure weight{"weight", "", MeasureKind::share, {}}, effect{"first-order effect", "logit", MeasureKind::effect, {}},
-      exact{"exact effect", "logit", MeasureKind::effect, {}};
+  Measure weight{"weight", "", MeasureKind::share, {}}, effect{"first_order", "logit", MeasureKind::effect, {}},
+      exact{"exact", "logit", MeasureKind::effect, {}};
   RowStatistic entropy{"entropy", "nats", {}};
   HeadMetric mean{"mean entropy", "nats", {}};
   for (int head = 0; head < 6; ++head) {

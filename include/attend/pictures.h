@@ -29,14 +29,14 @@ struct ShownText {
 
 enum class MeasureKind {
   share,      // 0 to 1, rows sum to 1: attention weights
-  magnitude,  // 0 and more: weight x norm
-  effect,     // of both signs: what cutting an edge takes from the target; shown with two hues around 0
+  magnitude,  // 0 and more: what an edge writes
+  effect,     // of both signs: how the target changes when the edge is cut; shown with two hues around 0
 };
 const char* name_of(MeasureKind kind);  // "share", "magnitude", "effect"
 
 // One number for every (layer, head, query, key). NaN: not measured (exact effects of a chosen set, say).
 struct Measure {
-  std::string name;  // "weight", "weight x norm", "first-order effect", "exact effect"
+  std::string name;  // "weight", "write", "first_order", "exact" (EdgeMeasure of importance.h): pictures spell them out
   std::string unit;  // "", "logit", "nats"
   MeasureKind kind = MeasureKind::share;
   std::vector<float> values;  // [layers, heads, queries, keys]
@@ -118,7 +118,8 @@ struct Place {
 // absolute value), and the caption says so. Row statistics stand to the right.
 std::string heat_map_svg(const Inspection& inspection, const Place& place, const std::string& measure,
                          const PictureOptions& options = {});
-// The same matrix under several measures ("looks at" beside "matters"), with the rank agreement of each with the first.
+// The same matrix under several measures (what a head looks at beside what matters), with the rank agreement of each with
+// the first: Spearman's, by absolute value, over the cells that both have.
 std::string measures_svg(const Inspection& inspection, const Place& place, const std::vector<std::string>& measures,
                          const PictureOptions& options = {});
 // Keys above (or left, if they do not fit beside each other), queries below; one line an edge, opacity is the value.
@@ -143,10 +144,6 @@ std::string row_lines_svg(const Inspection& inspection, const std::string& atten
 // Outcomes before and after the edits.
 std::string outcomes_svg(const Inspection& inspection, const PictureOptions& options = {});
 
-// Spearman's rank correlation over the pairs where both numbers are there, ties with their mean rank; NaN if fewer than
-// two pairs are left or one side is constant. Error(shape) for sides of different length.
-double rank_correlation(std::span<const float> a, std::span<const float> b);
-
 struct PngImage {
   std::string bytes;
   int width = 0, height = 0;
@@ -166,6 +163,11 @@ std::string csv_of_cells(const Inspection& inspection);
 std::string csv_of_rows(const Inspection& inspection);
 // One line a head: attention,layer,head and a column for every metric.
 std::string csv_of_heads(const Inspection& inspection);
+
+// One HTML page that holds all numbers and opens from disk without a network: coloured text, matrix, lines, one row and
+// all heads, linked by one selection, in English and Chinese, light and dark. It shows float32 to the last bit. Begins in
+// `language`. Error(argument) above 256 MB, with what to leave out.
+std::string html_of(const Inspection& inspection, PictureLanguage language = PictureLanguage::english);
 
 // Everything, as {"format": "attend inspection", "version": 1, ...}.
 std::string json_of(const Inspection& inspection);

@@ -111,9 +111,8 @@ TEST(InspectFiles, CsvOfCellsRoundTrips) {
   const Inspection inspection = inspection_of(hostile_tokens().size(), hostile_tokens().size(), true, hostile_tokens());
   const ShownAttention& attention = inspection.attentions[0];
   const auto records = parse_csv(csv_of_cells(inspection));
-  const std::vector<std::string> header = {"attention",   "layer",     "head",   "query",  "query_token",
-                                           "key",         "key_token", "masked", "weight", "first-order effect",
-                                           "exact effect"};
+  const std::vector<std::string> header = {"attention", "layer",  "head",   "query",       "query_token", "key",
+                                           "key_token", "masked", "weight", "first_order", "exact"};
   ASSERT_EQ(records.at(0), header);
   const std::size_t n = hostile_tokens().size();
   ASSERT_EQ(records.size(), 1 + 6 * n * n);
@@ -248,7 +247,7 @@ TEST(InspectFiles, NpzHoldsEveryArray) {
   EXPECT_EQ(parse_npy(files.at("cross/heads.npy")).data, std::string("\0\0\0\0\1\0\0\0\3\0\0\0", 12));
   EXPECT_EQ(parse_npy(files.at("cross/row_entropy.npy")).shape, (std::vector<std::int64_t>{2, 3, 3}));
   EXPECT_EQ(parse_npy(files.at("cross/head_mean_entropy.npy")).shape, (std::vector<std::int64_t>{2, 3}));
-  EXPECT_TRUE(files.contains("cross/first-order_effect.npy"));
+  EXPECT_TRUE(files.contains("cross/first_order.npy"));
 }
 
 TEST(InspectFiles, NpzNamesStayInsideAndApart) {
@@ -263,6 +262,80 @@ TEST(InspectFiles, NpzNamesStayInsideAndApart) {
     EXPECT_TRUE(name.starts_with("_/")) << name;
     EXPECT_EQ(std::count(name.begin(), name.end(), '/'), 1) << name;
   }
+}
+
+std::string from_base64(const std::string& text) {
+  std::string out;
+  std::uint32_t bits = 0;
+  int count = 0;
+  for (char c : text) {
+    if (c == '=') break;
+    const auto value = std::string_view("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/").find(c);
+    EXPECT_NE(value, std::string::npos);
+    bits = bits << 6 | static_cast<std::uint32_t>(value);
+    count += 6;
+    if (count >= 8) out += static_cast<char>(bits >> (count -= 8));
+  }
+  return out;
+}
+
+std::size_t occurrences(const std::string& text, const std::string& wanted) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(wanted); at != std::string::npos; at = text.find(wanted, at + 1)) ++count;
+  return count;
+}
+
+TEST(InspectFiles, PageHoldsEveryBit) {
+  const Inspection inspection = inspection_of(7, 5, true);
+  const std::string page = html_of(inspection, PictureLanguage::chinese);
+  const std::string open = "<script type=\"application/json\" id=\"data\">";
+  const std::size_t begin = page.find(open) + open.size();
+  const nlohmann::json data = nlohmann::json::parse(page.substr(begin, page.find("</script>", begin) - begin));
+  EXPECT_EQ(data["language"], "zh");
+  EXPECT_EQ(data["model"], inspection.model);
+  const auto& attention = data["attentions"][0];
+  for (std::size_t m = 0; m < 3; ++m) {
+    const std::string bytes = from_base64(attention["measures"][m]["values"]);
+    const std::vector<float>& values = inspection.attentions[0].measures[m].values;
+    ASSERT_EQ(bytes.size(), values.size() * sizeof(float));
+    EXPECT_EQ(std::memcmp(bytes.data(), values.data(), bytes.size()), 0);
+  }
+  const std::string masked = from_base64(attention["masked"]);
+  EXPECT_EQ(std::vector<std::uint8_t>(masked.begin(), masked.end()), inspection.attentions[0].masked);
+  EXPECT_EQ(data["texts"][1]["tokens"].size(), 7u);
+  EXPECT_EQ(data["outcomes"][0]["edited"], 1.25);
+  EXPECT_EQ(data["ramps"]["dark_signed"].get<std::string>().size(), 256u * 6);
+}
+
+TEST(InspectFiles, PageIsSealed) {
+  const std::string plain = html_of(inspection_of(2, 2));
+  Inspection inspection = inspection_of(hostile_tokens().size(), 3, false, hostile_tokens());
+  inspection.model = "{{script}}</title><script>alert(1)</script>{{data}}";
+  inspection.fingerprint = inspection.target = inspection.note = "</script><!--<script>";
+  inspection.edits = {"</script>"};
+  inspection.outcomes[0].token.text = "</script>";
+  inspection.attentions[0].measures[0].name = "</script>";
+  const std::string page = html_of(inspection);
+  // Foreign text opens and closes nothing: as many tags as in a page of plain words.
+  for (const char* tag : {"<script", "</script", "<!--", "</title", "</style", "<img", "<svg"})
+    EXPECT_EQ(occurrences(page, tag), occurrences(plain, tag)) << tag;
+  EXPECT_EQ(occurrences(plain, "<script"), 2u);
+  EXPECT_EQ(occurrences(plain, "</script"), 2u);
+  EXPECT_EQ(occurrences(page, "alert(1)</script>"), 0u);
+  for (const char* outside : {"http:", "https:", "@import", "url(", " src=", "innerHTML", "eval("})
+    EXPECT_EQ(occurrences(plain, outside), 0u) << outside;
+  EXPECT_EQ(occurrences(plain, "default-src 'none'"), 1u);
+  EXPECT_EQ(occurrences(plain, "{{"), 0u);
+  // A pair of 40 tokens with all layers and heads of a small model stays small.
+  EXPECT_LT(html_of(inspection_of(40, 40)).size(), 400'000u);
+}
+
+TEST(InspectFiles, PageRefusesWhatItCannotShow) {
+  Inspection inspection = inspection_of(2, 2);
+  inspection.attentions[0].measures.clear();
+  EXPECT_THROW(html_of(inspection), Error);
+  inspection.attentions.clear();
+  EXPECT_THROW(html_of(inspection), Error);
 }
 
 TEST(InspectFiles, EmbeddedImages) {

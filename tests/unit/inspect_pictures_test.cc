@@ -24,15 +24,15 @@ const Place place{"cross", 2, 3};
 std::vector<std::pair<std::string, std::string>> pictures_of(const Inspection& inspection,
                                                              const PictureOptions& options = {}) {
   return {{"heat map", heat_map_svg(inspection, place, "weight", options)},
-          {"heat map of effects", heat_map_svg(inspection, place, "exact effect", options)},
-          {"measures", measures_svg(inspection, place, {"weight", "first-order effect", "exact effect"}, options)},
+          {"heat map of effects", heat_map_svg(inspection, place, "exact", options)},
+          {"measures", measures_svg(inspection, place, {"weight", "first_order", "exact"}, options)},
           {"text", text_svg(inspection, place, "weight", 0, options)},
-          {"text of effects", text_svg(inspection, place, "first-order effect", 0, options)},
+          {"text of effects", text_svg(inspection, place, "first_order", 0, options)},
           {"lines", lines_svg(inspection, "cross", 2, {3}, "weight", -1, options)},
-          {"lines of a query", lines_svg(inspection, "cross", 2, {3}, "first-order effect", 0, options)},
+          {"lines of a query", lines_svg(inspection, "cross", 2, {3}, "first_order", 0, options)},
           {"lines of heads", lines_svg(inspection, "cross", 2, {0, 3}, "weight", 0, options)},
           {"wall", wall_svg(inspection, "cross", "weight", "mean entropy", options)},
-          {"wall of effects", wall_svg(inspection, "cross", "exact effect", "", options)}};
+          {"wall of effects", wall_svg(inspection, "cross", "exact", "", options)}};
 }
 
 // Pictures that show the tokens of one text or none.
@@ -268,7 +268,7 @@ TEST(InspectPictures, LinesHaveTheWeightAsOpacity) {
 TEST(InspectPictures, LinesOfMaskedEdgesAreNotDrawn) {
   for (const auto& [name, edge] : edges_in(lines_svg(inspection_of(6, 6, true), "cross", 0, {0}, "weight")))
     EXPECT_NE(edge.number("stroke-width"), 0) << name;
-  EXPECT_LE(edges_in(lines_svg(inspection_of(6, 6, true), "cross", 0, {0}, "first-order effect")).size(), 21u);
+  EXPECT_LE(edges_in(lines_svg(inspection_of(6, 6, true), "cross", 0, {0}, "first_order")).size(), 21u);
 }
 
 TEST(InspectPictures, WallShowsEveryHeadWithItsMetric) {
@@ -442,22 +442,9 @@ TEST(InspectPictures, RankAgreementIsPrinted) {
   auto& measures = inspection.attentions[0].measures;
   measures[1].values = measures[0].values;  // same order, whatever the sign
   for (float& value : measures[1].values) value *= -3;
-  EXPECT_NE(words_in(parse_xml(measures_svg(inspection, place, {"weight", "first-order effect"})))
-                .find("\u03C1\u00A0=\u00A01.000"),
-            std::string::npos);
-}
-
-TEST(InspectPictures, RankCorrelation) {
-  EXPECT_DOUBLE_EQ(rank_correlation(std::vector<float>{1, 2, 3, 4}, std::vector<float>{10, 20, 30, 400}), 1);
-  EXPECT_DOUBLE_EQ(rank_correlation(std::vector<float>{1, 2, 3, 4}, std::vector<float>{4, 3, 2, 1}), -1);
-  // Ties share the mean rank: ranks 1 2.5 2.5 4 and 1 3 2 4 give cov 4.5, variances 4.5 and 5.
-  EXPECT_NEAR(rank_correlation(std::vector<float>{1, 2, 2, 4}, std::vector<float>{1, 3, 2, 4}),
-              4.5 / std::sqrt(4.5 * 5), 1e-12);
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_DOUBLE_EQ(rank_correlation(std::vector<float>{1, nan, 2, 3}, std::vector<float>{1, -9, 2, 3}), 1);
-  EXPECT_TRUE(std::isnan(rank_correlation(std::vector<float>{1, 1}, std::vector<float>{1, 2})));
-  EXPECT_TRUE(std::isnan(rank_correlation({}, {})));
-  EXPECT_EQ(kind_of_refusal([] { rank_correlation(std::vector<float>{1}, {}); }), ErrorKind::shape);
+  EXPECT_NE(
+      words_in(parse_xml(measures_svg(inspection, place, {"weight", "first_order"}))).find("\u03C1\u00A0=\u00A01.000"),
+      std::string::npos);
 }
 
 TEST(InspectPictures, RampsAreOrderedByLuminance) {
@@ -517,6 +504,9 @@ TEST(InspectPictures, NumbersForPeople) {
   EXPECT_EQ(shortest(0.1f), "0.1");
   EXPECT_EQ(pixels(3.0), "3");
   EXPECT_EQ(pixels(-0.001), "0");
+  EXPECT_EQ(say(PictureLanguage::english, "first_order"), "first-order effect");
+  EXPECT_EQ(say(PictureLanguage::chinese, "first_order"), "一阶效应");
+  EXPECT_EQ(say(PictureLanguage::chinese, "of one's own"), "of one's own");
 }
 
 TEST(InspectPictures, WrapsAndCutsText) {

@@ -63,6 +63,11 @@ std::array<Colour, 256> two_hues(Theme theme) {
   return colours;
 }
 
+constexpr Colour rgb(std::uint32_t value) {
+  return {static_cast<std::uint8_t>(value >> 16), static_cast<std::uint8_t>(value >> 8),
+          static_cast<std::uint8_t>(value)};
+}
+
 // The next number that halves to a round number.
 double round_end(double largest) {
   const double power = std::pow(10.0, std::floor(std::log10(largest) + 1e-9));
@@ -86,38 +91,26 @@ double luminance(Colour colour) {
 }
 
 const Palette& palette(Theme theme) {
-  static const Palette light{{0xff, 0xff, 0xff},
-                             {0x1f, 0x23, 0x28},
-                             {0x5c, 0x64, 0x6d},
-                             {0xd8, 0xde, 0xe4},
-                             {0xb4, 0xbb, 0xc3},
-                             {0x00, 0x67, 0xa3},
-                             {0xa8, 0x55, 0x00},
-                             {0xb5, 0x12, 0x7e},
-                             {{{0x00, 0x72, 0xb2},
-                               {0xd5, 0x5e, 0x00},
-                               {0x00, 0x9e, 0x73},
-                               {0xcc, 0x79, 0xa7},
-                               {0xe6, 0x9f, 0x00},
-                               {0x56, 0xb4, 0xe9},
-                               {0x33, 0x33, 0x33},
-                               {0xa8, 0x9a, 0x00}}}};
-  static const Palette dark{{0x0d, 0x11, 0x17},
-                            {0xe6, 0xed, 0xf3},
-                            {0x9a, 0xa4, 0xae},
-                            {0x30, 0x36, 0x3d},
-                            {0x59, 0x62, 0x6c},
-                            {0x6c, 0xb6, 0xf0},
-                            {0xf2, 0xab, 0x4e},
-                            {0xff, 0x7b, 0xc8},
-                            {{{0x4d, 0xa6, 0xe8},
-                              {0xff, 0x8a, 0x3d},
-                              {0x1f, 0xc9, 0x98},
-                              {0xe3, 0x9d, 0xc4},
-                              {0xf2, 0xb6, 0x33},
-                              {0x8f, 0xd3, 0xff},
-                              {0xe6, 0xed, 0xf3},
-                              {0xd9, 0xcd, 0x3f}}}};
+  static constexpr Palette light{rgb(0xffffff),
+                                 rgb(0x1f2328),
+                                 rgb(0x5c646d),
+                                 rgb(0xd8dee4),
+                                 rgb(0xb4bbc3),
+                                 rgb(0x0064b0),
+                                 rgb(0xb04e00),
+                                 rgb(0xbb1272),
+                                 {rgb(0x0072b2), rgb(0xd55e00), rgb(0x009e73), rgb(0xcc79a7), rgb(0xe69f00),
+                                  rgb(0x56b4e9), rgb(0x333333), rgb(0xa89a00)}};
+  static constexpr Palette dark{rgb(0x0d1117),
+                                rgb(0xe6edf3),
+                                rgb(0x9aa4ae),
+                                rgb(0x30363d),
+                                rgb(0x59626c),
+                                rgb(0x70b8ff),
+                                rgb(0xffac5f),
+                                rgb(0xff74b9),
+                                {rgb(0x4da6e8), rgb(0xff8a3d), rgb(0x1fc998), rgb(0xe39dc4), rgb(0xf2b633),
+                                 rgb(0x8fd3ff), rgb(0xe6edf3), rgb(0xd9cd3f)}};
   return theme == Theme::light ? light : dark;
 }
 

@@ -1,7 +1,6 @@
 #include "inspect/pictures/inspection.h"
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "attend/error.h"
@@ -156,42 +155,6 @@ void check(const Inspection& inspection) {
     check_parts(attention.statistics, heads * queries, where, "row statistic", "layers x heads x queries");
     check_parts(attention.metrics, heads, where, "metric", "layers x heads");
   }
-}
-
-namespace {
-
-// Ranks from 1; equal values share the mean of their ranks.
-std::vector<double> ranks(const std::vector<float>& values) {
-  std::vector<std::size_t> order(values.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
-  std::vector<double> out(values.size());
-  for (std::size_t begin = 0, end; begin < order.size(); begin = end) {
-    for (end = begin; end < order.size() && values[order[end]] == values[order[begin]];) ++end;
-    for (std::size_t i = begin; i < end; ++i)
-      out[order[i]] = (static_cast<double>(begin) + static_cast<double>(end) + 1) / 2;
-  }
-  return out;
-}
-
-}  // namespace
-
-double rank_correlation(std::span<const float> a, std::span<const float> b) {
-  if (a.size() != b.size())
-    throw Error(ErrorKind::shape, "rank_correlation",
-                join("one side has ", a.size(), " values and the other ", b.size()), "compare the same cells");
-  std::vector<float> left, right;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    if (!std::isnan(a[i]) && !std::isnan(b[i])) left.push_back(a[i]), right.push_back(b[i]);
-  const std::vector<double> x = ranks(left), y = ranks(right);
-  const double mean = (static_cast<double>(x.size()) + 1) / 2;
-  double xy = 0, xx = 0, yy = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    xy += (x[i] - mean) * (y[i] - mean);
-    xx += (x[i] - mean) * (x[i] - mean);
-    yy += (y[i] - mean) * (y[i] - mean);
-  }
-  return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace attend

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "attend/error.h"
+#include "attend/importance.h"
 #include "inspect/pictures/text.h"
 
 namespace attend::pictures {
@@ -418,11 +419,12 @@ std::string measures_svg(const Inspection& inspection, const Place& place, const
     double end = y + draw_matrix_key(svg, x + layouts[i].left, y, matrices[i], scale, panel_widths[i] - layouts[i].left,
                                      {}, options);
     if (i > 0) {
-      std::vector<float> first, other;
-      for (std::size_t q = 0; q < matrices[i].rows(); ++q)
-        for (std::size_t k = 0; k < matrices[i].columns(); ++k)
-          if (!matrices[i].masked(q, k))
-            first.push_back(std::abs(matrices[0].at(q, k))), other.push_back(std::abs(matrices[i].at(q, k)));
+      std::vector<double> first, other;
+      for (std::size_t cell = 0; cell < matrices[i].values.size(); ++cell) {
+        const double a = std::abs(matrices[0].values[cell]), b = std::abs(matrices[i].values[cell]);
+        const bool masked = !matrices[i].attention->masked.empty() && matrices[i].attention->masked[cell];
+        if (!masked && !std::isnan(a) && !std::isnan(b)) first.push_back(a), other.push_back(b);
+      }
       const double agreement = rank_correlation(first, other);
       const std::string text =
           chinese ? join("与", say(language, clean(measures[0])), "的秩相关 ρ\u00A0=\u00A0", three_decimals(agreement))

@@ -7,9 +7,26 @@
 
 #include "attend/error.h"
 #include "attend/unicode.h"
+#include "inspect/pictures/json_text.h"
 #include "inspect/pictures/text.h"
 
 namespace attend {
+
+namespace pictures {
+
+// Strings are escaped by nlohmann; numbers are ours, so that a float is not written as the double it is near.
+std::string json_string(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string json_token_fields(std::string_view text, const ShownToken& token) {
+  return join("\"text\":", json_string(text), ",\"special\":", token.special ? "true" : "false",
+              ",\"blank_before\":", token.blank_before ? "true" : "false");
+}
+
+std::string json_number(double value) { return nlohmann::json(value).dump(); }
+
+}  // namespace pictures
 
 using namespace pictures;
 
@@ -69,12 +86,9 @@ std::string head_fields(const ShownAttention& attention, std::size_t layer, std:
   return join(field(attention.name), ",", numbered(attention.layers[layer]), ",", numbered(attention.heads[head]));
 }
 
-// JSON strings are escaped by nlohmann; numbers are ours, so that a float is not written as the double it is near.
-std::string text_json(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-std::string number_json(double value, const std::string& digits) {
+std::string json_float(float value) {
   if (!std::isfinite(value)) return "null";
+  const std::string digits = shortest(value);
   return digits == "-0" ? "-0.0" : digits;  // most readers take -0 for the integer 0
 }
 
@@ -93,24 +107,11 @@ std::string nested(std::span<const std::size_t> shape, std::size_t offset,
 }
 
 std::string values_json(const std::vector<float>& values, std::vector<std::size_t> shape) {
-  return nested(shape, 0, [&](std::size_t i) { return number_json(values[i], shortest(values[i])); });
+  return nested(shape, 0, [&](std::size_t i) { return json_float(values[i]); });
 }
 
-template <typename List, typename Each>
-std::string list_json(const List& list, Each each) {
-  std::string out = "[";
-  for (const auto& element : list) out.append(out.size() > 1 ? "," : "").append(each(element));
-  return out + "]";
-}
-
-std::string token_fields(const ShownToken& token) {
-  return join("\"text\":", text_json(token.text), ",\"special\":", token.special ? "true" : "false",
-              ",\"blank_before\":", token.blank_before ? "true" : "false");
-}
-
+std::string token_fields(const ShownToken& token) { return json_token_fields(token.text, token); }
 std::string token_json(const ShownToken& token) { return join("{", token_fields(token), "}"); }
-
-std::string double_text(double value) { return nlohmann::json(value).dump(); }
 
 }  // namespace
 
@@ -184,41 +185,41 @@ std::string json_of(const Inspection& inspection) {
       return value == mean_of_all ? std::string("\"mean\"") : std::to_string(value);
     };
     std::string out =
-        join("{\"name\":", text_json(attention.name), ",\"query_text\":", attention.query_text,
-             ",\"key_text\":", attention.key_text, ",\"layers\":", list_json(attention.layers, number_list),
-             ",\"heads\":", list_json(attention.heads, number_list), ",\n\"masked\":");
+        join("{\"name\":", json_string(attention.name), ",\"query_text\":", attention.query_text,
+             ",\"key_text\":", attention.key_text, ",\"layers\":", json_list(attention.layers, number_list),
+             ",\"heads\":", json_list(attention.heads, number_list), ",\n\"masked\":");
     out += attention.masked.empty() ? "null" : nested(std::vector<std::size_t>{queries, keys}, 0, [&](std::size_t i) {
       return std::string(attention.masked[i] ? "1" : "0");
     });
-    out.append(",\n\"measures\":").append(list_json(attention.measures, [&](const Measure& measure) {
-      return join("{\"name\":", text_json(measure.name), ",\"unit\":", text_json(measure.unit), ",\"kind\":\"",
+    out.append(",\n\"measures\":").append(json_list(attention.measures, [&](const Measure& measure) {
+      return join("{\"name\":", json_string(measure.name), ",\"unit\":", json_string(measure.unit), ",\"kind\":\"",
                   name_of(measure.kind),
                   "\",\n\"values\":", values_json(measure.values, {layers, heads, queries, keys}), "}");
     }));
-    out.append(",\n\"statistics\":").append(list_json(attention.statistics, [&](const RowStatistic& statistic) {
-      return join("{\"name\":", text_json(statistic.name), ",\"unit\":", text_json(statistic.unit),
+    out.append(",\n\"statistics\":").append(json_list(attention.statistics, [&](const RowStatistic& statistic) {
+      return join("{\"name\":", json_string(statistic.name), ",\"unit\":", json_string(statistic.unit),
                   ",\n\"values\":", values_json(statistic.values, {layers, heads, queries}), "}");
     }));
-    out.append(",\n\"metrics\":").append(list_json(attention.metrics, [&](const HeadMetric& metric) {
-      return join("{\"name\":", text_json(metric.name), ",\"unit\":", text_json(metric.unit),
+    out.append(",\n\"metrics\":").append(json_list(attention.metrics, [&](const HeadMetric& metric) {
+      return join("{\"name\":", json_string(metric.name), ",\"unit\":", json_string(metric.unit),
                   ",\n\"values\":", values_json(metric.values, {layers, heads}), "}");
     }));
     return out + "}";
   };
   std::string out = "{\"format\":\"attend inspection\",\"version\":1,\n";
-  out += join("\"model\":", text_json(inspection.model), ",\"fingerprint\":", text_json(inspection.fingerprint),
-              ",\"target\":", text_json(inspection.target),
-              ",\n\"edits\":", list_json(inspection.edits, [](const std::string& edit) { return text_json(edit); }),
-              ",\"note\":", text_json(inspection.note));
-  out.append(",\n\"texts\":").append(list_json(inspection.texts, [](const ShownText& text) {
-    return join("{\"name\":", text_json(text.name), ",\"tokens\":", list_json(text.tokens, token_json), "}");
+  out += join("\"model\":", json_string(inspection.model), ",\"fingerprint\":", json_string(inspection.fingerprint),
+              ",\"target\":", json_string(inspection.target),
+              ",\n\"edits\":", json_list(inspection.edits, [](const std::string& edit) { return json_string(edit); }),
+              ",\"note\":", json_string(inspection.note));
+  out.append(",\n\"texts\":").append(json_list(inspection.texts, [](const ShownText& text) {
+    return join("{\"name\":", json_string(text.name), ",\"tokens\":", json_list(text.tokens, token_json), "}");
   }));
-  out.append(",\n\"attentions\":").append(list_json(inspection.attentions, attention_json));
-  out.append(",\n\"outcomes\":").append(list_json(inspection.outcomes, [](const Outcome& outcome) {
-    return join("{", token_fields(outcome.token), ",\"base\":", number_json(outcome.base, double_text(outcome.base)),
-                ",\"edited\":", number_json(outcome.edited, double_text(outcome.edited)), "}");
+  out.append(",\n\"attentions\":").append(json_list(inspection.attentions, attention_json));
+  out.append(",\n\"outcomes\":").append(json_list(inspection.outcomes, [](const Outcome& outcome) {
+    return join("{", token_fields(outcome.token), ",\"base\":", json_number(outcome.base),
+                ",\"edited\":", json_number(outcome.edited), "}");
   }));
-  return out + join(",\"outcome_unit\":", text_json(inspection.outcome_unit), "}\n");
+  return out + join(",\"outcome_unit\":", json_string(inspection.outcome_unit), "}\n");
 }
 
 }  // namespace attend

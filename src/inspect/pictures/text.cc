@@ -207,13 +207,18 @@ std::string pixels(double value) {
 }
 
 std::string say(PictureLanguage language, std::string_view english) {
-  if (language == PictureLanguage::english)
-    return std::string(english == "weight x norm" ? "weight \u00D7 norm" : english);
+  static constexpr std::pair<std::string_view, std::string_view> spelled_out[] = {
+      {"write", "weight \u00D7 norm"}, {"first_order", "first-order effect"}, {"exact", "exact effect"}};
+  if (language == PictureLanguage::english) {
+    for (const auto& [name, text] : spelled_out)
+      if (name == english) return std::string(text);
+    return std::string(english);
+  }
   static constexpr std::pair<std::string_view, std::string_view> words[] = {
       {"weight", "权重"},
-      {"weight x norm", "权重 × 范数"},
-      {"first-order effect", "一阶效应"},
-      {"exact effect", "精确效应"},
+      {"write", "权重 × 范数"},
+      {"first_order", "一阶效应"},
+      {"exact", "精确效应"},
       {"looks at", "看向"},
       {"matters", "起作用"},
       {"source", "源文"},
@@ -236,7 +241,7 @@ std::string say(PictureLanguage language, std::string_view english) {
       {"mean over heads", "各头平均"},
       {"model", "模型"},
       {"fingerprint", "指纹"},
-      {"effect on", "对之的效应："},
+
       {"edits", "编辑"},
       {"none", "无"},
       {"base", "原来"},
