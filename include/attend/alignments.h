@@ -27,7 +27,8 @@ struct ReferenceAlignment {
   bool operator==(const ReferenceAlignment&) const = default;
 };
 
-// ---- Pharaoh format: a line a pair, links "source-target" with blanks between; "source" p "target" is only possible -----
+// ---- Pharaoh format -------------------------------------------------------------------------------------------------
+// A line a pair, links "source-target" with blanks between; with p in place of - a link is only possible.
 
 std::string to_pharaoh(const Alignment& alignment);            // "0-0 1-2 2-1"
 std::string to_pharaoh(const ReferenceAlignment& reference);   // "0-0 1-2 2p1"
@@ -38,7 +39,7 @@ ReferenceAlignment parse_pharaoh(std::string_view line, const std::string& where
 std::vector<ReferenceAlignment> read_pharaoh(const std::filesystem::path& path);
 void write_pharaoh(const std::filesystem::path& path, std::span<const Alignment> alignments);
 
-// ---- Scores ------------------------------------------------------------------------------------------------------------
+// ---- Scores ---------------------------------------------------------------------------------------------------------
 
 // Och and Ney 2003, equations 31 to 33, over as many pairs as were added. NaN where a denominator is 0.
 struct AlignmentScore {
@@ -53,7 +54,7 @@ struct AlignmentScore {
 };
 AlignmentScore score_alignment(const Alignment& alignment, const ReferenceAlignment& reference);
 
-// ---- Two directions made one -------------------------------------------------------------------------------------------
+// ---- Two directions made one ----------------------------------------------------------------------------------------
 
 enum class Symmetrisation {
   forward, backward,         // one direction as it is
@@ -68,7 +69,7 @@ Symmetrisation symmetrisation_named(std::string_view name);  // Error(argument) 
 // Both given as source-target.
 Alignment symmetrise(const Alignment& forward, const Alignment& backward, Symmetrisation how);
 
-// ---- From attention ----------------------------------------------------------------------------------------------------
+// ---- From attention -------------------------------------------------------------------------------------------------
 
 enum class LinkRule {
   largest,    // each target word with the source word it gives the largest weight, the first of equals
@@ -98,7 +99,8 @@ struct WordPair {
 
 struct WordAlignOptions {
   std::string from, to;                  // languages; empty: told from the script of each source
-  // Layers and heads of the two directions: the defaults, chosen ones, or the finder's (best_alignment_heads of heads.h).
+  // Layers and heads of the two directions: the defaults, chosen ones, or the finder's (best_alignment_heads of
+  // heads.h).
   AlignmentOptions attention;
   AlignmentOptions backward_attention;   // Symmetrisation::forward does without
   Symmetrisation symmetrisation = Symmetrisation::grow_diagonal_final_and;

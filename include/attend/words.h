@@ -21,8 +21,8 @@ const char* name_of(TokenRole role);  // "text", "bos", ..., "tag" (any other co
 struct Piece {
   std::int32_t id = 0;               // -1: the row of a class token, which has no id
   TokenRole role = TokenRole::text;
-  // Without the blank in front; line ends as \n; a token of blanks only is U+2423. Where a character is cut over several
-  // tokens, the first of them has the whole character and the others nothing. Special tokens by their name.
+  // Without the blank in front; line ends as \n; a token of blanks only is U+2423. Where a character is cut over
+  // several tokens, the first of them has the whole character and the others nothing. Special tokens by their name.
   std::string text;
   std::string raw;                   // the token alone, as Tokenizer::readable() shows it
   std::string bytes;                 // the text it stands for; "" for special tokens (unknown: only if text was given)
@@ -79,7 +79,7 @@ struct TokenRange {
 // tokens, or overlaps another; it names the range.
 std::vector<TokenGroup> group_by_ranges(std::span<const Piece> pieces, std::span<const TokenRange> ranges);
 
-// ---- Values between tokens, merged to values between groups ------------------------------------------------------------
+// ---- Values between tokens, merged to values between groups ---------------------------------------------------------
 
 enum class Merge {
   // Attention weights: sum over the keys of a group, mean over its queries. The weights of one query are shares of one
@@ -91,8 +91,8 @@ enum class Merge {
   effects,
 };
 
-// values [queries, keys] row by row -> [query groups, key groups]. The groups of a decoder's self-attention are the same
-// on both sides; of cross-attention they are the target's and the source's. Summed in double, in the order of the
+// values [queries, keys] row by row -> [query groups, key groups]. The groups of a decoder's self-attention are the
+// same on both sides; of cross-attention they are the target's and the source's. Summed in double, in the order of the
 // tokens. Error(shape): groups that do not hold every token once in order, or as many values as do not fit them.
 std::vector<float> merge(std::span<const float> values, std::span<const TokenGroup> query_groups,
                          std::span<const TokenGroup> key_groups, Merge how);

@@ -81,8 +81,10 @@ ReferenceAlignment parse_pharaoh(std::string_view line, const std::string& where
     while (end < line.size() && !blank(line[end])) ++end;
     const std::string_view text = line.substr(begin, end - begin);
     const auto refuse = [&](const char* why) {
-      throw Error(ErrorKind::format, where, join("link ", seen.size() + 1, ", \"", replace_invalid_utf8(text.substr(0, 40)), "\", ", why),
-                  "write links as 3-4 (sure) or 3p4 (possible), source word and target word from 0, with blanks between");
+      throw Error(
+          ErrorKind::format, where,
+          join("link ", seen.size() + 1, ", \"", replace_invalid_utf8(text.substr(0, 40)), "\", ", why),
+          "write links as 3-4 (sure) or 3p4 (possible), source word and target word from 0, with blanks between");
     };
     ReadLink read;
     if (!read_link(text, read)) refuse("is not a link of two numbers of at most 6 digits");
@@ -101,7 +103,8 @@ std::vector<ReferenceAlignment> read_pharaoh(const std::filesystem::path& path) 
   options.longest_line = std::int64_t{1} << 20;
   LineReader lines(path, options);
   std::vector<ReferenceAlignment> result;
-  for (std::string line; lines.next(line);) result.push_back(parse_pharaoh(line, join(path.string(), ":", lines.number())));
+  for (std::string line; lines.next(line);)
+    result.push_back(parse_pharaoh(line, join(path.string(), ":", lines.number())));
   return result;
 }
 
@@ -203,16 +206,19 @@ const char* name_of(LinkRule rule) { return rule == LinkRule::largest ? "largest
 LinkRule link_rule_named(std::string_view name) {
   for (const LinkRule rule : {LinkRule::largest, LinkRule::threshold})
     if (name == name_of(rule)) return rule;
-  throw Error(ErrorKind::argument, "links_of", join("there is no rule \"", name, "\" for links"), "use largest or threshold");
+  throw Error(ErrorKind::argument, "links_of", join("there is no rule \"", name, "\" for links"),
+              "use largest or threshold");
 }
 
 Alignment links_of(std::span<const float> weights, std::span<const TokenGroup> target,
                    std::span<const TokenGroup> source, const LinkOptions& options) {
   if (weights.size() != target.size() * source.size())
-    throw Error(ErrorKind::shape, "links_of",
-                join(weights.size(), " weights for ", target.size(), " target groups and ", source.size(), " source groups"));
+    throw Error(
+        ErrorKind::shape, "links_of",
+        join(weights.size(), " weights for ", target.size(), " target groups and ", source.size(), " source groups"));
   if (options.rule == LinkRule::threshold && !(options.threshold > 0 && options.threshold <= 1))
-    throw Error(ErrorKind::argument, "links_of", join("a threshold of ", options.threshold, " is not possible"), "use 0 to 1");
+    throw Error(ErrorKind::argument, "links_of", join("a threshold of ", options.threshold, " is not possible"),
+                "use 0 to 1");
   std::set<Link> links;
   const auto is_word = [](const TokenGroup& one) { return one.end_word > one.first_word; };
   const auto link = [&](const TokenGroup& from, const TokenGroup& to) {

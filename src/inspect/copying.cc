@@ -53,40 +53,46 @@ void fold_after(Tensor& matrix, const LinearNorm& norm) {
   const std::int64_t width = matrix.rows(), columns = matrix.width();
   std::vector<double> means(static_cast<std::size_t>(columns));
   for (std::int64_t i = 0; norm.centred && i < width; ++i)
-    for (std::int64_t c = 0; c < columns; ++c) means[static_cast<std::size_t>(c)] += static_cast<double>(matrix.at(i, c)) / static_cast<double>(width);
+    for (std::int64_t c = 0; c < columns; ++c)
+      means[static_cast<std::size_t>(c)] += static_cast<double>(matrix.at(i, c)) / static_cast<double>(width);
   for (std::int64_t i = 0; i < width; ++i)
     for (std::int64_t c = 0; c < columns; ++c)
-      matrix.row(i)[c] = static_cast<float>((static_cast<double>(matrix.at(i, c)) - means[static_cast<std::size_t>(c)]) *
-                                            static_cast<double>(norm.gain->value.data()[i]));
+      matrix.row(i)[c] =
+          static_cast<float>((static_cast<double>(matrix.at(i, c)) - means[static_cast<std::size_t>(c)]) *
+                             static_cast<double>(norm.gain->value.data()[i]));
 }
 
 // Everything that the heads reading one embedding table share.
 struct Reading {
-  Tensor embedding;    // [vocabulary, width]
-  Tensor through;      // W_E W_U [width, width]: sum over tokens of embedding times (unembedding less its mean)
-  Tensor tried;        // embeddings of the tokens tried [tokens, width]
+  Tensor embedding;  // [vocabulary, width]
+  Tensor through;    // W_E W_U [width, width]: sum over tokens of embedding times (unembedding less its mean)
+  Tensor tried;      // embeddings of the tokens tried [tokens, width]
 };
 
 class Vocabulary {
  public:
   Vocabulary(const Model& model, const CopyingOptions& options) : model_(model), config_(model.config()) {
-    const Parameter* table = find(model, config_.tied_logits ? embedding_name(config_.decoder ? "decoder" : "encoder") : "logits.weight");
+    const Parameter* table =
+        find(model, config_.tied_logits ? embedding_name(config_.decoder ? "decoder" : "encoder") : "logits.weight");
     if (!table || config_.output_vocabulary() == 0) return;
     unembedding_ = table->value;
     std::vector<std::int32_t> ids = options.only;
     for (std::int32_t id = 0; options.only.empty() && id < unembedding_.rows(); ++id) ids.push_back(id);
-    const auto all = static_cast<std::int64_t>(ids.size()), count = options.tokens > 0 ? std::min(options.tokens, all) : all;
+    const auto all = static_cast<std::int64_t>(ids.size()),
+               count = options.tokens > 0 ? std::min(options.tokens, all) : all;
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int32_t id = ids[static_cast<std::size_t>(i * all / count)];
       if (id < 0 || id >= unembedding_.rows())
-        throw Error(ErrorKind::argument, "copying", join("token id ", id, " is outside the vocabulary of ", unembedding_.rows()));
+        throw Error(ErrorKind::argument, "copying",
+                    join("token id ", id, " is outside the vocabulary of ", unembedding_.rows()));
       tried_.push_back(id);
     }
     mean_ = Tensor::empty({1, unembedding_.width()});
     std::vector<double> sums(static_cast<std::size_t>(unembedding_.width()));
     for (std::int64_t row = 0; row < unembedding_.rows(); ++row)
       for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(unembedding_.row(row)[i]);
-    for (std::size_t i = 0; i < sums.size(); ++i) mean_.data()[i] = static_cast<float>(sums[i] / static_cast<double>(unembedding_.rows()));
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      mean_.data()[i] = static_cast<float>(sums[i] / static_cast<double>(unembedding_.rows()));
   }
 
   bool defined() const { return unembedding_.defined(); }
@@ -109,7 +115,8 @@ class Vocabulary {
       for (std::int64_t row = 0; row < rows; ++row)
         for (std::int64_t i = 0; i < width; ++i) centred.row(row)[i] -= mean_.data()[i];
       std::fill(part.data(), part.data() + part.elements(), 0.0f);
-      multiply_transposed(made.embedding.row(begin), width, centred.data(), width, rows, width, width, part.data(), width);
+      multiply_transposed(made.embedding.row(begin), width, centred.data(), width, rows, width, width, part.data(),
+                          width);
       for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(part.data()[i]);
     }
     made.through = Tensor::empty({width, width});
@@ -137,7 +144,8 @@ double eigenvalue_score(const Tensor& values, const Tensor& through, const Tenso
   for (std::int64_t i = 0; i < dim; ++i)
     for (std::int64_t j = 0; j < dim; ++j) {
       double sum = 0;
-      for (std::int64_t k = 0; k < values.width(); ++k) sum += static_cast<double>(values.at(i, k)) * static_cast<double>(carried.at(k, j));
+      for (std::int64_t k = 0; k < values.width(); ++k)
+        sum += static_cast<double>(values.at(i, k)) * static_cast<double>(carried.at(k, j));
       circuit(i, j) = sum;
     }
   if (!circuit.allFinite()) return nan;
@@ -148,7 +156,8 @@ double eigenvalue_score(const Tensor& values, const Tensor& through, const Tenso
 }
 
 // Share of the tokens tried that are raised above the mean and are among the `among` most raised.
-double raised_share(const Tensor& values, const Tensor& output, const Reading& reading, const Vocabulary& vocabulary, int among) {
+double raised_share(const Tensor& values, const Tensor& output, const Reading& reading, const Vocabulary& vocabulary,
+                    int among) {
   const std::vector<std::int32_t>& tried = vocabulary.tried();
   if (tried.empty()) return nan;
   const auto tokens = static_cast<std::int64_t>(tried.size());
@@ -174,8 +183,8 @@ double raised_share(const Tensor& values, const Tensor& output, const Reading& r
     parallel_ranges(tokens, 16, [&](std::int64_t first, std::int64_t end, int) {
       for (std::int64_t t = first; t < end; ++t)
         for (std::int64_t r = 0; r < rows; ++r)
-          above[static_cast<std::size_t>(t)] +=
-              begin + r != tried[static_cast<std::size_t>(t)] && logits.at(t, r) > own_logits[static_cast<std::size_t>(t)];
+          above[static_cast<std::size_t>(t)] += begin + r != tried[static_cast<std::size_t>(t)] &&
+                                                logits.at(t, r) > own_logits[static_cast<std::size_t>(t)];
     });
   }
   std::int64_t copied = 0;
@@ -187,12 +196,14 @@ double raised_share(const Tensor& values, const Tensor& output, const Reading& r
 
 std::vector<Copying> copying_through_values(const Model& model, const CopyingOptions& options) {
   if (options.tokens < 0 || options.among < 1)
-    throw Error(ErrorKind::argument, "copying", join(options.tokens, " tokens tried, among the ", options.among, " most raised"),
+    throw Error(ErrorKind::argument, "copying",
+                join(options.tokens, " tokens tried, among the ", options.among, " most raised"),
                 "use 0 or more tokens, among 1 or more");
   const NoGradientScope no_gradients;
   const TransformerConfig& config = model.config();
   const bool pre = config.norm_place == NormPlace::pre;
-  const std::int64_t dim = config.head_width(), query_rows = config.heads * dim, key_rows = config.key_head_count() * dim;
+  const std::int64_t dim = config.head_width(), query_rows = config.heads * dim,
+                     key_rows = config.key_head_count() * dim;
   Vocabulary vocabulary(model, options);
   const auto last_norm = [&](const std::string& stack, std::int64_t layers) {
     return norm_named(model, pre ? stack + ".norm" : join(stack, '.', layers - 1, ".feed_forward.norm"));
@@ -202,12 +213,14 @@ std::vector<Copying> copying_through_values(const Model& model, const CopyingOpt
 
   std::vector<Copying> result;
   for (const HeadPlace& head : heads_of(model)) {
-    if (options.cancelled && options.cancelled()) throw Error(ErrorKind::cancelled, "copying", "the caller asked to stop");
+    if (options.cancelled && options.cancelled())
+      throw Error(ErrorKind::cancelled, "copying", "the caller asked to stop");
     Copying one{head, nan, nan};
     const bool cross = head.part == Part::cross, encoder = head.stack == StackKind::encoder;
     const bool reads_tokens = !encoder || config.encoder->vocabulary > 0;
     if (vocabulary.defined() && reads_tokens && (cross ? shared : !(encoder && config.decoder))) {
-      const std::string stack = encoder ? "encoder" : "decoder", name = join(stack, '.', head.layer, cross ? ".cross" : ".self");
+      const std::string stack = encoder ? "encoder" : "decoder",
+                        name = join(stack, '.', head.layer, cross ? ".cross" : ".self");
       const Tensor& inputs = find(model, name + (cross ? ".key_value.weight" : ".query_key_value.weight"))->value;
       const std::int64_t key_head = head.head / (config.heads / config.key_head_count());
       Tensor values = inputs.row_range((cross ? key_rows : query_rows + key_rows) + key_head * dim, dim).clone();
@@ -217,7 +230,8 @@ std::vector<Copying> copying_through_values(const Model& model, const CopyingOpt
       } else if (pre) {
         fold_before(values, norm_named(model, name + ".norm"));
       } else {
-        fold_before(values, norm_named(model, head.layer > 0 ? join(stack, '.', head.layer - 1, ".feed_forward.norm") : stack + ".embedding_norm"));
+        fold_before(values, norm_named(model, head.layer > 0 ? join(stack, '.', head.layer - 1, ".feed_forward.norm")
+                                                             : stack + ".embedding_norm"));
       }
       Tensor output = find(model, name + ".output.weight")->value.columns(head.head * dim, dim).clone();
       fold_after(output, last_norm(stack, encoder ? config.encoder->layers : config.decoder->layers));

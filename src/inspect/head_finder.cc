@@ -64,10 +64,10 @@ struct Mean {
 
 // What one head did, in one item or in all.
 struct HeadSums {
-  std::array<Mean, behaviour_count> means{};  // distance_deviation: of the squared signed distance
-  AlignmentScore error[2];                    // of the predicting row, of the reading row
+  std::array<Mean, behaviour_count> means{};            // distance_deviation: of the squared signed distance
+  AlignmentScore error[2];                              // of the predicting row, of the reading row
   std::int64_t common[2] = {0, 0}, linked[2] = {0, 0};  // links shared with the mirror, links of both
-  Alignment links[2];                         // of one item, until its mirror was seen
+  Alignment links[2];                                   // of one item, until its mirror was seen
 
   Mean& operator[](Behaviour behaviour) { return means[static_cast<std::size_t>(behaviour)]; }
 
@@ -88,8 +88,8 @@ struct HeadSums {
 struct RowContext {
   std::int64_t queries = 0, keys = 0, window = 0;
   bool self = false, causal = false, classes = false;
-  std::uint64_t number = 0;                     // of the item in the corpus
-  std::vector<std::uint8_t> special, separator; // by key, where there is a tokenizer
+  std::uint64_t number = 0;                      // of the item in the corpus
+  std::vector<std::uint8_t> special, separator;  // by key, where there is a tokenizer
   // Places of each distinct token among the keys, rising, and which of these lists a query's token has (-1: none).
   std::vector<std::vector<std::int32_t>> places;
   std::vector<std::int32_t> token_of_query;
@@ -120,7 +120,8 @@ bool is_separator(const std::string& text) {
   bool any = false;
   for (const char32_t character : characters_of(text)) {
     const CharacterKind kind = kind_of(character);
-    if (kind != CharacterKind::punctuation && kind != CharacterKind::line_end && kind != CharacterKind::blank) return false;
+    if (kind != CharacterKind::punctuation && kind != CharacterKind::line_end && kind != CharacterKind::blank)
+      return false;
     any = any || kind != CharacterKind::blank;
   }
   return any;
@@ -133,7 +134,8 @@ void add_classes(RowContext& context, const Tokenizer* tokenizer, std::span<cons
   for (const Piece& piece : pieces_of(*tokenizer, key_ids)) {
     if (piece.fragment == 0) {
       character = piece.fragments == 1 ? piece.bytes : piece.text;
-      if (find_invalid_utf8(character) != std::string::npos) character = "?x";  // a byte that is no character is no mark
+      if (find_invalid_utf8(character) != std::string::npos)
+        character = "?x";  // a byte that is no character is no mark
     }
     context.special.push_back(piece.special());
     context.separator.push_back(!piece.special() && is_separator(character));
@@ -141,9 +143,10 @@ void add_classes(RowContext& context, const Tokenizer* tokenizer, std::span<cons
 }
 
 // Adds one row of weights. `read` [keys] sums what each key was given over the queries.
-void add_row(const RowContext& context, std::int64_t query, const float* weights, HeadSums& sums, std::vector<std::int64_t>& sketch,
-             std::vector<double>& read) {
-  const auto [begin, end] = context.seen(query);
+void add_row(const RowContext& context, std::int64_t query, const float* weights, HeadSums& sums,
+             std::vector<std::int64_t>& sketch, std::vector<double>& read) {
+  const std::pair<std::int64_t, std::int64_t> range = context.seen(query);
+  const std::int64_t begin = range.first, end = range.second;
   if (end - begin < 2) return;
   const auto weight = [&](std::int64_t key) { return static_cast<double>(weights[key]); };
   const auto seen = [&](std::int64_t key) { return key >= begin && key < end; };
@@ -216,13 +219,15 @@ void add_row(const RowContext& context, std::int64_t query, const float* weights
 class LinkMaker {
  public:
   // Adds the row of weights that speaks for written token `t`.
-  void take(const ItemWords& words, const LinkOptions& options, std::int64_t t, const float* weights, Alignment& links) {
+  void take(const ItemWords& words, const LinkOptions& options, std::int64_t t, const float* weights,
+            Alignment& links) {
     while (group_ < words.target.size() && words.target[group_].end <= t) ++group_;
     if (group_ == words.target.size()) return;
     const TokenGroup& target = words.target[group_];
     if (t == target.begin) row_.assign(words.source.size(), 0.0f);
     for (std::size_t s = 0; s < words.source.size(); ++s)
-      for (std::int64_t key = words.source[s].begin; key < words.source[s].end; ++key) row_[s] += weights[key] / static_cast<float>(target.size());
+      for (std::int64_t key = words.source[s].begin; key < words.source[s].end; ++key)
+        row_[s] += weights[key] / static_cast<float>(target.size());
     if (t + 1 < target.end) return;
     const Alignment found = links_of(row_, std::span(words.target).subspan(group_, 1), words.source, options);
     links.insert(links.end(), found.begin(), found.end());
@@ -260,7 +265,10 @@ struct RowState {
 class HeadReader : public Probe {
  public:
   HeadReader(const Model& model, const HeadOptions& options, std::vector<std::vector<std::int64_t>>& sketches)
-      : model_(model), options_(options), sketches_(sketches), rotary_(model.config().positions == PositionKind::rotary) {
+      : model_(model),
+        options_(options),
+        sketches_(sketches),
+        rotary_(model.config().positions == PositionKind::rotary) {
     const std::vector<HeadPlace> heads = heads_of(model);
     for (std::size_t i = 0; i < heads.size(); ++i)
       if (heads[i].head == 0) first_[{heads[i].stack, heads[i].layer, heads[i].part}] = i;
@@ -270,7 +278,8 @@ class HeadReader : public Probe {
 
   bool wants(const Site& site) const override {
     const bool rotated = rotary_ && site.part == Part::self;
-    return site.point == (rotated ? Point::rotated_query : Point::query) || site.point == (rotated ? Point::rotated_key : Point::key);
+    return site.point == (rotated ? Point::rotated_query : Point::query) ||
+           site.point == (rotated ? Point::rotated_key : Point::key);
   }
 
   void visit(const Visit& visit, Tensor& value) override {
@@ -305,7 +314,8 @@ class HeadReader : public Probe {
       floats = 0;
     };
     for (std::size_t item = 0; item < items_.size(); ++item) {
-      const std::int64_t keys = key_offsets[item + 1] - key_offsets[item], queries = query_offsets_[item + 1] - query_offsets_[item];
+      const std::int64_t keys = key_offsets[item + 1] - key_offsets[item],
+                         queries = query_offsets_[item + 1] - query_offsets_[item];
       const std::int64_t row_floats = rules.query_heads * keys;
       for (std::int64_t begin = 0, rows; begin < queries; begin += rows) {
         if (floats + row_floats > options_.block_floats && floats > 0) flush();
@@ -326,9 +336,10 @@ class HeadReader : public Probe {
       }
   }
 
-  void read_blocks(const Site& site, AttentionInput& input, const Tensor& key, const Tensor& values, std::span<const std::int64_t> key_offsets,
-                   const std::vector<Block>& blocks, std::int64_t floats, std::vector<RowState>& states) {
-    const Tensor weights = Tensor::empty({floats});
+  void read_blocks(const Site& site, AttentionInput& input, const Tensor& key, const Tensor& values,
+                   std::span<const std::int64_t> key_offsets, const std::vector<Block>& blocks, std::int64_t floats,
+                   std::vector<RowState>& states) {
+    Tensor weights = Tensor::empty({floats});
     input.items.clear();
     input.matrices.clear();
     for (const Block& block : blocks) {
@@ -342,7 +353,7 @@ class HeadReader : public Probe {
         MatrixRequest request;
         request.item = static_cast<std::int64_t>(input.items.size());
         request.head = head;
-        request.weights = const_cast<float*>(weights.data()) + block.floats + head * block.rows * item.keys;
+        request.weights = weights.data() + block.floats + head * block.rows * item.keys;
         input.matrices.push_back(request);
       }
       input.items.push_back(item);
@@ -360,15 +371,18 @@ class HeadReader : public Probe {
     });
   }
 
-  void read_row(const Site& site, std::size_t item, std::size_t head, std::int64_t query, const float* weights, RowState& state) {
+  void read_row(const Site& site, std::size_t item, std::size_t head, std::int64_t query, const float* weights,
+                RowState& state) {
     const RowContext& context = context_of(site, item);
     HeadSums& sums = sums_of(site, item, head);
     const bool cross = site.part == Part::cross;
     if (cross && state.read.empty()) state.read.resize(static_cast<std::size_t>(context.keys));
-    add_row(context, query, weights, sums, sketches_[first_.at({site.stack, site.layer, site.part}) + head], state.read);
+    add_row(context, query, weights, sums, sketches_[first_.at({site.stack, site.layer, site.part}) + head],
+            state.read);
     const ItemWords* words = items_[item]->item.words.get();
     if (!cross || !words) return;
-    // Row t predicts written token t and reads token t - 1; the last written token is read by no row, so its own serves.
+    // Row t predicts written token t and reads token t - 1; the last written token is read by no row, so its own
+    // serves.
     state.links[0].take(*words, options_.link, query, weights, sums.links[0]);
     if (query > 0) state.links[1].take(*words, options_.link, query - 1, weights, sums.links[1]);
     if (query + 1 == context.queries) state.links[1].take(*words, options_.link, query, weights, sums.links[1]);
@@ -396,26 +410,31 @@ void check_item(const TransformerConfig& config, const HeadItem& item, std::int6
   const auto refuse = [&](const std::string& what, const char* advice) {
     throw Error(ErrorKind::argument, join("item ", number), what, advice);
   };
-  const auto check = [&](const std::vector<std::int32_t>& ids, const std::optional<StackConfig>& stack, const char* side) {
+  const auto check = [&](const std::vector<std::int32_t>& ids, const std::optional<StackConfig>& stack,
+                         const char* side) {
     if (!stack) {
       if (!ids.empty()) refuse(join("has a ", side, " and the model has nothing that reads it"), "leave it empty");
       return;
     }
     if (ids.empty()) refuse(join("has no ", side), "leave the item out");
     if (static_cast<std::int64_t>(ids.size()) > config.max_positions)
-      refuse(join("its ", side, " has ", ids.size(), " tokens and the model reads at most ", config.max_positions), "split it");
+      refuse(join("its ", side, " has ", ids.size(), " tokens and the model reads at most ", config.max_positions),
+             "split it");
     for (const std::int32_t id : ids)
       if (id < 0 || id >= stack->vocabulary)
-        refuse(join("token id ", id, " of its ", side, " is outside the vocabulary of ", stack->vocabulary), "use the model's tokenizer");
+        refuse(join("token id ", id, " of its ", side, " is outside the vocabulary of ", stack->vocabulary),
+               "use the model's tokenizer");
   };
   check(item.source, config.encoder, "source");
   check(item.target, config.decoder, "target");
   if (!item.words) return;
-  if (!config.encoder || !config.decoder) refuse("has words for an alignment and the model has no cross-attention", "leave them out");
+  if (!config.encoder || !config.decoder)
+    refuse("has words for an alignment and the model has no cross-attention", "leave them out");
   const auto check_groups = [&](const std::vector<TokenGroup>& groups, std::size_t tokens, const char* side, bool all) {
     std::int64_t next = 0;
     for (const TokenGroup& group : groups) {
-      if (group.begin != next || group.end <= group.begin) refuse(join("the groups of its ", side, " leave out token ", next), "hold every token once");
+      if (group.begin != next || group.end <= group.begin)
+        refuse(join("the groups of its ", side, " leave out token ", next), "hold every token once");
       next = group.end;
     }
     if (all ? next != static_cast<std::int64_t>(tokens) : next > static_cast<std::int64_t>(tokens))
@@ -427,27 +446,32 @@ void check_item(const TransformerConfig& config, const HeadItem& item, std::int6
   const auto words = [](const std::vector<TokenGroup>& groups) { return groups.empty() ? 0 : groups.back().end_word; };
   for (const Link& link : item.words->reference->possible)
     if (link.source >= words(item.words->source) || link.target >= words(item.words->target))
-      refuse(join("its reference links words ", link.source, "-", link.target, " of ", words(item.words->source), " and ", words(item.words->target)),
+      refuse(join("its reference links words ", link.source, "-", link.target, " of ", words(item.words->source),
+                  " and ", words(item.words->target)),
              "count words from 0, as they are cut here");
 }
 
 void check_size(const Tokenizer* tokenizer, const std::optional<StackConfig>& stack, const char* name) {
   if (tokenizer && stack && tokenizer->size() != stack->vocabulary)
-    throw Error(ErrorKind::argument, "heads", join("the tokenizer of the ", name, " has ", tokenizer->size(), " tokens and its vocabulary ", stack->vocabulary),
+    throw Error(ErrorKind::argument, "heads",
+                join("the tokenizer of the ", name, " has ", tokenizer->size(), " tokens and its vocabulary ",
+                     stack->vocabulary),
                 "use the model's tokenizer");
 }
 
 // Indices of a window's items in batches of like lengths.
 std::vector<std::vector<std::int64_t>> batches_of(const std::vector<Held>& window, std::int64_t batch_size) {
   std::vector<std::int64_t> lengths;
-  for (const Held& held : window) lengths.push_back(static_cast<std::int64_t>(std::max(held.item.source.size(), held.item.target.size())));
+  for (const Held& held : window)
+    lengths.push_back(static_cast<std::int64_t>(std::max(held.item.source.size(), held.item.target.size())));
   return batches_by_length(lengths, batch_size);
 }
 
 void prepare(Held& held, const TransformerConfig& config, const HeadOptions& options, bool shared) {
   const HeadItem& item = held.item;
-  const auto fill = [&](RowContext& context, const std::vector<std::int32_t>& queries, const std::vector<std::int32_t>& keys, bool self, bool causal,
-                        const Tokenizer* key_tokenizer, bool places) {
+  const auto fill = [&](RowContext& context, const std::vector<std::int32_t>& queries,
+                        const std::vector<std::int32_t>& keys, bool self, bool causal, const Tokenizer* key_tokenizer,
+                        bool places) {
     context.queries = static_cast<std::int64_t>(queries.size());
     context.keys = static_cast<std::int64_t>(keys.size());
     context.self = self;
@@ -459,7 +483,8 @@ void prepare(Held& held, const TransformerConfig& config, const HeadOptions& opt
   };
   if (config.encoder) fill(held.encoder, item.source, item.source, true, config.encoder->causal, options.source, true);
   if (config.decoder) fill(held.decoder, item.target, item.target, true, config.decoder->causal, options.target, true);
-  if (config.encoder && config.decoder) fill(held.cross, item.target, item.source, false, false, options.source, shared);
+  if (config.encoder && config.decoder)
+    fill(held.cross, item.target, item.source, false, false, options.source, shared);
 }
 
 // The links of an item and of its mirror, which stands before it.
@@ -484,7 +509,8 @@ std::array<double, behaviour_count> values_of(HeadSums& sums) {
   at(Behaviour::alignment_error) = sums.error[0].error();
   at(Behaviour::alignment_error_after) = sums.error[1].error();
   const auto agreement = [&](int row) {
-    return sums.linked[row] > 0 ? 2 * static_cast<double>(sums.common[row]) / static_cast<double>(sums.linked[row]) : nan;
+    return sums.linked[row] > 0 ? 2 * static_cast<double>(sums.common[row]) / static_cast<double>(sums.linked[row])
+                                : nan;
   };
   at(Behaviour::agreement) = agreement(0);
   at(Behaviour::agreement_after) = agreement(1);
@@ -501,11 +527,14 @@ HeadReport find_heads(const Model& model, const HeadItems& items, const HeadOpti
   check_size(options.target, config.decoder, "decoder");
   if (options.batch_size < 1 || options.block_floats < 1 || options.copying_tokens < 0)
     throw Error(ErrorKind::argument, "heads",
-                join("batches of ", options.batch_size, " items, blocks of ", options.block_floats, " weights, ", options.copying_tokens, " tokens for copying"),
+                join("batches of ", options.batch_size, " items, blocks of ", options.block_floats, " weights, ",
+                     options.copying_tokens, " tokens for copying"),
                 "use 1 or more, 0 or more for tokens");
-  const bool shared = config.shared_embeddings || (options.source && options.target && options.source->fingerprint() == options.target->fingerprint());
+  const bool shared = config.shared_embeddings || (options.source && options.target &&
+                                                   options.source->fingerprint() == options.target->fingerprint());
   const auto check_cancelled = [&] {
-    if (options.cancelled && options.cancelled()) throw Error(ErrorKind::cancelled, "heads", "the caller asked to stop");
+    if (options.cancelled && options.cancelled())
+      throw Error(ErrorKind::cancelled, "heads", "the caller asked to stop");
   };
 
   HeadReport report;
@@ -518,7 +547,8 @@ HeadReport find_heads(const Model& model, const HeadItems& items, const HeadOpti
   run.probe = &reader;
   CorpusPrint print;
   const NoGradientScope no_gradients;
-  const std::size_t most_items = std::clamp(window_sums / (heads.size() * sizeof(HeadSums)), std::size_t{1}, window_items);
+  const std::size_t most_items =
+      std::clamp(window_sums / (heads.size() * sizeof(HeadSums)), std::size_t{1}, window_items);
   for (bool more = true; more;) {
     std::vector<Held> window;
     std::int64_t tokens = 0;
@@ -557,16 +587,19 @@ HeadReport find_heads(const Model& model, const HeadItems& items, const HeadOpti
     for (Held& held : window) {
       if (held.item.words && held.item.words->mirrors) {
         if (previous.empty())
-          throw Error(ErrorKind::argument, join("item ", held.number), "mirrors the item before, which has no words", "put the pair before its mirror");
+          throw Error(ErrorKind::argument, join("item ", held.number), "mirrors the item before, which has no words",
+                      "put the pair before its mirror");
         compare_mirrors(previous, held.heads);
       }
       for (std::size_t head = 0; head < heads.size(); ++head) sums[head].add(held.heads[head]);
       previous.clear();
       if (held.item.words) previous = std::move(held.heads);
     }
-    if (options.progress && !window.empty()) options.progress({report.items, report.source_tokens + report.target_tokens});
+    if (options.progress && !window.empty())
+      options.progress({report.items, report.source_tokens + report.target_tokens});
   }
-  if (report.items == 0) throw Error(ErrorKind::argument, "heads", "there are no items", "give a corpus, or repeated_items()");
+  if (report.items == 0)
+    throw Error(ErrorKind::argument, "heads", "there are no items", "give a corpus, or repeated_items()");
   report.corpus = print.hexadecimal();
   for (std::size_t head = 0; head < heads.size(); ++head) report.heads.push_back({heads[head], values_of(sums[head])});
 
@@ -578,7 +611,8 @@ HeadReport find_heads(const Model& model, const HeadItems& items, const HeadOpti
     const Tokenizer* tokenizer = config.decoder ? options.target : options.source;
     for (std::int32_t id = 0; tokenizer && id < tokenizer->size(); ++id) {
       const std::string_view bytes = tokenizer->bytes(id);
-      if (!tokenizer->is_control(id) && id != tokenizer->specials().unknown && find_invalid_utf8(bytes) == std::string_view::npos)
+      if (!tokenizer->is_control(id) && id != tokenizer->specials().unknown &&
+          find_invalid_utf8(bytes) == std::string_view::npos)
         copying.only.push_back(id);
     }
     const std::vector<Copying> found = copying_through_values(model, copying);

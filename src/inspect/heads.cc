@@ -69,9 +69,9 @@ std::optional<HeadPlace> head_from_name(std::string_view name) {
     begin = end + 1;
   }
   HeadPlace head;
-  if (parts.size() != 4 || (parts[0] != "encoder" && parts[0] != "decoder") || (parts[2] != "self" && parts[2] != "cross") ||
-      !read_small_number(parts[1], head.layer) || !read_small_number(parts[3], head.head) ||
-      (parts[0] == "encoder" && parts[2] == "cross"))
+  if (parts.size() != 4 || (parts[0] != "encoder" && parts[0] != "decoder") ||
+      (parts[2] != "self" && parts[2] != "cross") || !read_small_number(parts[1], head.layer) ||
+      !read_small_number(parts[3], head.head) || (parts[0] == "encoder" && parts[2] == "cross"))
     return std::nullopt;
   head.stack = parts[0] == "encoder" ? StackKind::encoder : StackKind::decoder;
   head.part = parts[2] == "cross" ? Part::cross : Part::self;
@@ -92,8 +92,9 @@ double sketch_affinity(const std::vector<std::int64_t>& a, const std::vector<std
 bool same_kind(const HeadPlace& a, const HeadPlace& b) { return a.stack == b.stack && a.part == b.part; }
 
 std::string heads_listed(const HeadReport& report) {
-  return report.heads.empty() ? "there are none"
-                              : join("heads run from ", name_of(report.heads.front().head), " to ", name_of(report.heads.back().head));
+  return report.heads.empty()
+             ? "there are none"
+             : join("heads run from ", name_of(report.heads.front().head), " to ", name_of(report.heads.back().head));
 }
 
 }  // namespace
@@ -110,7 +111,8 @@ Behaviour behaviour_named(std::string_view name) {
   const std::string near = nearest_name(std::string(name), names);
   std::string all;
   for (const std::string& one : names) all += all.empty() ? one : ", " + one;
-  throw Error(ErrorKind::argument, "heads", join("there is no behaviour \"", replace_invalid_utf8(name.substr(0, 100)), "\""),
+  throw Error(ErrorKind::argument, "heads",
+              join("there is no behaviour \"", replace_invalid_utf8(name.substr(0, 100)), "\""),
               near.empty() ? "use one of " + all : join("did you mean ", near, "?"));
 }
 
@@ -157,7 +159,8 @@ double likeness(const HeadReport& report, const HeadPlace& a, const HeadPlace& b
   const std::size_t first = report.index_of(a), second = report.index_of(b);
   if (by == Likeness::weights) {
     if (report.sketches.size() != report.heads.size())
-      throw Error(ErrorKind::argument, "heads", "the report was read from a file, which holds no sketches of the weights",
+      throw Error(ErrorKind::argument, "heads",
+                  "the report was read from a file, which holds no sketches of the weights",
                   "run the finder again, or compare scores");
     return same_kind(a, b) ? sketch_affinity(report.sketches[first], report.sketches[second]) : nan;
   }
@@ -204,7 +207,8 @@ ReportDifference difference(const HeadReport& before, const HeadReport& after) {
                         after.sketches.size() == after.heads.size();
   for (std::size_t i = 0; i < before.heads.size(); ++i) {
     if (before.heads[i].head != after.heads[i].head)
-      refuse(join("one report has ", name_of(before.heads[i].head), " where the other has ", name_of(after.heads[i].head)));
+      refuse(join("one report has ", name_of(before.heads[i].head), " where the other has ",
+                  name_of(after.heads[i].head)));
     result.heads.push_back(difference(before.heads[i], after.heads[i]));
     if (sketched) result.likeness.push_back(sketch_affinity(before.sketches[i], after.sketches[i]));
   }
@@ -218,17 +222,19 @@ AlignmentOptions best_alignment_heads(const HeadReport& report, std::int64_t mos
     const std::vector<RankedHead> rows[2] = {rank_heads(report, predicting, most), rank_heads(report, reading, most)};
     if (rows[0].empty()) return false;
     // One row is read for all heads: the one that serves the best head best.
-    options.after = !rows[1].empty() && (smaller_is_more(predicting) ? rows[1][0].value < rows[0][0].value : rows[1][0].value > rows[0][0].value);
+    options.after = !rows[1].empty() && (smaller_is_more(predicting) ? rows[1][0].value < rows[0][0].value
+                                                                     : rows[1][0].value > rows[0][0].value);
     for (const RankedHead& one : rows[options.after ? 1 : 0]) options.chosen.push_back({one.head.layer, one.head.head});
     return true;
   };
   if (!take(Behaviour::alignment_error, Behaviour::alignment_error_after) &&
       !take(Behaviour::agreement, Behaviour::agreement_after) && !take(Behaviour::diagonal, Behaviour::diagonal))
-    throw Error(ErrorKind::argument, "heads", "the report has no cross-attention heads", "use a model with encoder and decoder");
+    throw Error(ErrorKind::argument, "heads", "the report has no cross-attention heads",
+                "use a model with encoder and decoder");
   return options;
 }
 
-// ---- Files -----------------------------------------------------------------------------------------------------------
+// ---- Files ----------------------------------------------------------------------------------------------------------
 
 std::string to_json(const HeadReport& report) {
   Json json;
@@ -258,7 +264,8 @@ HeadReport report_from_json(const std::string& text, const std::string& where) {
   try {
     // What nests deeper than a report does is refused before it is built.
     json = Json::parse(text, [&](int depth, Json::parse_event_t, Json&) {
-      if (depth > 3) throw Error(ErrorKind::format, where, "is nested deeper than a report", "give a report of the head finder");
+      if (depth > 3)
+        throw Error(ErrorKind::format, where, "is nested deeper than a report", "give a report of the head finder");
       return true;
     });
   } catch (const nlohmann::json::exception& error) {
@@ -276,12 +283,14 @@ HeadReport report_from_json(const std::string& text, const std::string& where) {
   };
   const auto count = [&](const char* key) {
     const Json& value = at(json, key);
-    if (!value.is_number_unsigned() || value.get<std::uint64_t>() > std::uint64_t{1} << 53) refuse(join("\"", key, "\" is not a count"));
+    if (!value.is_number_unsigned() || value.get<std::uint64_t>() > std::uint64_t{1} << 53)
+      refuse(join("\"", key, "\" is not a count"));
     return value.get<std::int64_t>();
   };
   if (string(json, "format") != format_name) refuse(join("\"format\" is not \"", format_name, "\""));
   if (count("version") != format_version)
-    throw Error(ErrorKind::format, where, join("has version ", count("version"), ", this program reads version ", format_version),
+    throw Error(ErrorKind::format, where,
+                join("has version ", count("version"), ", this program reads version ", format_version),
                 "use the version of the program that wrote it");
   HeadReport report;
   report.model = string(json, "model");
@@ -303,12 +312,16 @@ HeadReport report_from_json(const std::string& text, const std::string& where) {
       if (earlier.head == one.head) refuse(join(place, ": ", name, " is there twice"));
     for (std::size_t i = 0; i < behaviour_count; ++i) {
       const Json& value = at(entry, behaviours[i].name);
-      if (!value.is_null() && !value.is_number()) refuse(join(place, ": \"", behaviours[i].name, "\" is neither a number nor null"));
+      if (!value.is_null() && !value.is_number())
+        refuse(join(place, ": \"", behaviours[i].name, "\" is neither a number nor null"));
       one.values[i] = value.is_null() ? nan : value.get<double>();
     }
-    for (const auto& [key, unused] : entry.items())
-      if (key != "head" && std::none_of(behaviours.begin(), behaviours.end(), [&](const Described& known) { return key == known.name; }))
+    for (const auto& field : entry.items()) {
+      const std::string& key = field.key();
+      if (key != "head" &&
+          std::none_of(behaviours.begin(), behaviours.end(), [&](const Described& known) { return key == known.name; }))
         refuse(join(place, ": the key \"", replace_invalid_utf8(key.substr(0, 100)), "\" is not known"));
+    }
     report.heads.push_back(one);
   }
   return report;
@@ -319,7 +332,8 @@ std::string to_csv(const HeadReport& report) {
   for (const Described& one : behaviours) csv += join(',', one.name);
   csv += '\n';
   for (const HeadScores& one : report.heads) {
-    csv += join(name_of(one.head), ',', name_of_stack(one.head.stack), ',', name_of_part(one.head.part), ',', one.head.layer, ',', one.head.head);
+    csv += join(name_of(one.head), ',', name_of_stack(one.head.stack), ',', name_of_part(one.head.part), ',',
+                one.head.layer, ',', one.head.head);
     for (const double value : one.values) {
       csv += ',';
       if (std::isfinite(value)) csv += Json(value).dump();

@@ -16,8 +16,8 @@ struct Direction {
   std::vector<float> weights;  // [target groups, source groups]
 };
 
-std::vector<TokenGroup> grouped(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids, const std::string& text,
-                                const std::string& words, GroupBy by) {
+std::vector<TokenGroup> grouped(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,
+                                const std::string& text, const std::string& words, GroupBy by) {
   const std::vector<Piece> pieces = pieces_of(tokenizer, ids, text);
   return words.empty() ? group(pieces, by) : group_by_segmentation(pieces, words, tokenizer.normalisation());
 }
@@ -44,19 +44,22 @@ Direction prepare(const Translator& translator, const Side& source, const Side& 
   direction.source = encode_source(translator.task(), translator.source(), source.text, to);
   direction.target = translator.target().encode(target.text);
   if (direction.target.empty() || translator.source().encode(source.text).empty())
-    throw Error(ErrorKind::text, "align", join("the ", direction.target.empty() ? "target" : "source", " is empty"), "leave the pair out");
+    throw Error(ErrorKind::text, "align", join("the ", direction.target.empty() ? "target" : "source", " is empty"),
+                "leave the pair out");
   const std::int32_t eos = translator.target().specials().eos;
   if (eos >= 0) direction.target.push_back(eos);
   const std::int64_t most = translator.model().config().max_positions;
   const auto length = static_cast<std::int64_t>(std::max(direction.source.size(), direction.target.size()));
   if (length > most)
-    throw Error(ErrorKind::text, "align", join("has ", length, " tokens and the model reads at most ", most), "split the lines");
+    throw Error(ErrorKind::text, "align", join("has ", length, " tokens and the model reads at most ", most),
+                "split the lines");
   direction.source_groups = grouped(translator.source(), direction.source, source.text, source.words, source.by);
   direction.target_groups = grouped(translator.target(), direction.target, target.text, target.words, target.by);
   return direction;
 }
 
-void run(const Translator& translator, std::vector<Direction>& directions, const AlignmentOptions& attention, std::int64_t batch_size) {
+void run(const Translator& translator, std::vector<Direction>& directions, const AlignmentOptions& attention,
+         std::int64_t batch_size) {
   const std::vector<std::int32_t> prompt{first_token(translator.target())};
   std::vector<AlignmentInput> inputs;
   for (const Direction& direction : directions) inputs.push_back({direction.source, prompt, direction.target});
@@ -74,21 +77,24 @@ std::vector<AlignedPair> align_words(const Translator& translator, std::span<con
   const bool two_ways = options.symmetrisation != Symmetrisation::forward;
   const Translator& other = backward ? *backward : translator;
   if (two_ways && !backward && translator.task().target_tags.size() < 2)
-    throw Error(ErrorKind::config, "align",
-                join("the model translates in one direction only and \"", name_of(options.symmetrisation), "\" needs both"),
-                "use forward, or give a model of the other direction, too");
+    throw Error(
+        ErrorKind::config, "align",
+        join("the model translates in one direction only and \"", name_of(options.symmetrisation), "\" needs both"),
+        "use forward, or give a model of the other direction, too");
   std::vector<AlignedPair> aligned(pairs.size());
   std::vector<Direction> there, back;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const WordPair& pair = pairs[i];
     const std::int64_t number = options.first_line + static_cast<std::int64_t>(i);
-    const Side source{pair.source, pair.source_words, options.source_words}, target{pair.target, pair.target_words, options.target_words};
+    const Side source{pair.source, pair.source_words, options.source_words},
+        target{pair.target, pair.target_words, options.target_words};
     for_pair(number, [&] {
       std::tie(aligned[i].from, aligned[i].to) = translator.direction(pair.source, options.from, options.to);
       there.push_back(prepare(translator, source, target, aligned[i].to));
       if (!two_ways) return;
       back.push_back(prepare(other, target, source, aligned[i].from));
-      const auto check = [&](const char* side, const std::vector<TokenGroup>& forward_groups, const std::vector<TokenGroup>& backward_groups) {
+      const auto check = [&](const char* side, const std::vector<TokenGroup>& forward_groups,
+                             const std::vector<TokenGroup>& backward_groups) {
         if (words_of(forward_groups) != words_of(backward_groups))
           throw Error(ErrorKind::text, "align",
                       join("the two directions cut the ", side, " into ", words_of(forward_groups), " and ",

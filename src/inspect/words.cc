@@ -216,7 +216,8 @@ std::vector<Piece> pieces_of(const Tokenizer& tokenizer, std::span<const std::in
                          " there"),
                     "give the text that these tokens were cut from");
       const TokenSpan& span = spans[next++];
-      piece.bytes = normalised.substr(static_cast<std::size_t>(span.begin), static_cast<std::size_t>(span.end - span.begin));
+      piece.bytes =
+          normalised.substr(static_cast<std::size_t>(span.begin), static_cast<std::size_t>(span.end - span.begin));
       // The blank that a tokenizer adds in front stands for no byte of the text and still opens the first word.
       if (piece.bytes.empty() && is_blank(tokenizer.bytes(ids[i]))) piece.bytes = tokenizer.bytes(ids[i]);
     } else if (piece.role == TokenRole::text) {
@@ -225,7 +226,8 @@ std::vector<Piece> pieces_of(const Tokenizer& tokenizer, std::span<const std::in
     piece.text = of_text && !piece.bytes.empty() ? "" : shown(piece.raw);
   }
   if (next < spans.size())
-    throw Error(ErrorKind::argument, "pieces_of", join("the text has ", spans.size(), " tokens and ", next, " were given"),
+    throw Error(ErrorKind::argument, "pieces_of",
+                join("the text has ", spans.size(), " tokens and ", next, " were given"),
                 "give the text that these tokens were cut from");
 
   for (std::size_t begin = 0; begin < pieces.size();) {
@@ -308,7 +310,8 @@ std::vector<TokenGroup> group_by_segmentation(std::span<const Piece> pieces, std
     while (end < pieces.size() && !pieces[end].bytes.empty()) ++end;
     if (end == begin) {
       if (pieces[begin].role == TokenRole::unknown)
-        throw Error(ErrorKind::text, "segmentation", join("token ", begin, " is unknown, so its characters are not known"),
+        throw Error(ErrorKind::text, "segmentation",
+                    join("token ", begin, " is unknown, so its characters are not known"),
                     "give pieces_of the text, too");
       const std::int64_t word = next < written.size() ? written[next].word : words;
       firsts.push_back(word);
@@ -327,9 +330,9 @@ std::vector<TokenGroup> group_by_segmentation(std::span<const Piece> pieces, std
         std::string found;
         for (std::size_t i = c; i < characters.all.size() && i < c + 8; ++i)
           append_character(found, characters.all[i].character);
-        const std::string what = next < written.size()
-                                     ? join("word ", written[next].word + 1, " is \"", word_text(written[next].word), "\"")
-                                     : join("the line ends after word ", words);
+        const std::string what =
+            next < written.size() ? join("word ", written[next].word + 1, " is \"", word_text(written[next].word), "\"")
+                                  : join("the line ends after word ", words);
         throw Error(ErrorKind::text, "segmentation", join(what, " and the text goes on with \"", found, "\""),
                     "put blanks between the words of the text and change nothing else");
       }
@@ -363,14 +366,16 @@ std::vector<TokenGroup> group_by_segmentation(std::span<const Piece> pieces, std
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const bool alone = pieces[i].bytes.empty(), after_alone = i > 0 && pieces[i - 1].bytes.empty();
     const bool blanks_before = i > 0 && !after_alone && is_blank(pieces[i - 1].bytes);
-    if (i == 0 || alone || after_alone || (firsts[i] >= reached && !blanks_before)) begins.push_back(static_cast<std::int64_t>(i));
+    if (i == 0 || alone || after_alone || (firsts[i] >= reached && !blanks_before))
+      begins.push_back(static_cast<std::int64_t>(i));
     reached = std::max(reached, ends[i]);
   }
   std::vector<TokenGroup> groups = groups_at(pieces, begins);
   for (TokenGroup& one : groups) {
     one.first_word = firsts[static_cast<std::size_t>(one.begin)];
     one.end_word = one.first_word;
-    for (std::int64_t i = one.begin; i < one.end; ++i) one.end_word = std::max(one.end_word, ends[static_cast<std::size_t>(i)]);
+    for (std::int64_t i = one.begin; i < one.end; ++i)
+      one.end_word = std::max(one.end_word, ends[static_cast<std::size_t>(i)]);
   }
   return groups;
 }
@@ -381,7 +386,8 @@ std::vector<TokenGroup> group_by_ranges(std::span<const Piece> pieces, std::span
   for (std::size_t r = 0; r < ranges.size(); ++r) {
     const TokenRange& range = ranges[r];
     const auto refuse = [&](const std::string& why) {
-      throw Error(ErrorKind::argument, "group", join("range ", r + 1, ", tokens ", range.begin, " to ", range.end - 1, ", ", why),
+      throw Error(ErrorKind::argument, "group",
+                  join("range ", r + 1, ", tokens ", range.begin, " to ", range.end - 1, ", ", why),
                   "give ranges [begin, end) that do not overlap");
     };
     if (range.begin >= range.end) refuse("is empty");
@@ -400,7 +406,8 @@ std::vector<TokenGroup> group_by_ranges(std::span<const Piece> pieces, std::span
 
 std::vector<float> merge(std::span<const float> values, std::span<const TokenGroup> query_groups,
                          std::span<const TokenGroup> key_groups, Merge how) {
-  const std::vector<std::size_t> query_of = groups_of_tokens(query_groups, "query"), key_of = groups_of_tokens(key_groups, "key");
+  const std::vector<std::size_t> query_of = groups_of_tokens(query_groups, "query"),
+                                 key_of = groups_of_tokens(key_groups, "key");
   if (values.size() != query_of.size() * key_of.size())
     throw Error(ErrorKind::shape, "merge",
                 join(values.size(), " values for ", query_of.size(), " queries and ", key_of.size(), " keys"));
@@ -420,15 +427,17 @@ std::vector<float> merge(std::span<const float> values, std::span<const TokenGro
 
 std::vector<EdgeValue> merge(std::span<const EdgeValue> edges, std::span<const TokenGroup> query_groups,
                              std::span<const TokenGroup> key_groups, Merge how) {
-  const std::vector<std::size_t> query_of = groups_of_tokens(query_groups, "query"), key_of = groups_of_tokens(key_groups, "key");
+  const std::vector<std::size_t> query_of = groups_of_tokens(query_groups, "query"),
+                                 key_of = groups_of_tokens(key_groups, "key");
   std::map<std::pair<std::size_t, std::size_t>, double> sums;
   for (const EdgeValue& edge : edges) {
     if (edge.query < 0 || edge.query >= static_cast<std::int64_t>(query_of.size()) || edge.key < 0 ||
         edge.key >= static_cast<std::int64_t>(key_of.size()))
       throw Error(ErrorKind::shape, "merge",
-                  join("an edge from query ", edge.query, " to key ", edge.key, " of ", query_of.size(), " queries and ",
-                       key_of.size(), " keys"));
-    sums[{query_of[static_cast<std::size_t>(edge.query)], key_of[static_cast<std::size_t>(edge.key)]}] += static_cast<double>(edge.value);
+                  join("an edge from query ", edge.query, " to key ", edge.key, " of ", query_of.size(),
+                       " queries and ", key_of.size(), " keys"));
+    sums[{query_of[static_cast<std::size_t>(edge.query)], key_of[static_cast<std::size_t>(edge.key)]}] +=
+        static_cast<double>(edge.value);
   }
   std::vector<EdgeValue> result;
   for (const auto& [pair, sum] : sums)

@@ -27,7 +27,8 @@ const Reference& reference() {
   static const Reference made = [] {
     Reference result;
     result.links = read_pharaoh(data + "aligned.links");
-    const std::vector<std::string> zh = read_lines(data + "test.zh.gz").lines, en = read_lines(data + "test.en.gz").lines;
+    const std::vector<std::string> zh = read_lines(data + "test.zh.gz").lines,
+                                   en = read_lines(data + "test.en.gz").lines;
     LineReader zh_words(data + "aligned.zh"), en_words(data + "aligned.en");
     for (std::string source, target; zh_words.next(source) && en_words.next(target);)
       for (std::size_t i = 0; i < zh.size(); ++i)
@@ -62,8 +63,8 @@ TEST(ReferenceAlignments, AreOfTheTestSet) {
   EXPECT_EQ(possible, 232u + 75u);
 }
 
-// Both directions of every pair. The head that agrees best with itself both ways is the one with the smallest error: what
-// lets the finder choose without a reference.
+// Both directions of every pair. The head that agrees best with itself both ways is the one with the smallest error:
+// what lets the finder choose without a reference.
 TEST(ShippedTranslator, AgreementFindsTheHeadThatAlignsBest) {
   std::vector<HeadItem> items;
   for (std::size_t i = 0; i < reference().pairs.size(); ++i) {
@@ -73,18 +74,21 @@ TEST(ShippedTranslator, AgreementFindsTheHeadThatAlignsBest) {
     for (const Link& link : reference().links[i].possible) turned.possible.push_back({link.target, link.source});
     std::sort(turned.sure.begin(), turned.sure.end());
     std::sort(turned.possible.begin(), turned.possible.end());
-    items.push_back(item_of(translator(), pair.source, pair.target, {"en", true, pair.source_words, pair.target_words, reference().links[i]}));
-    HeadItem mirror = item_of(translator(), pair.target, pair.source, {"zh", true, pair.target_words, pair.source_words, turned});
+    items.push_back(item_of(translator(), pair.source, pair.target,
+                            {"en", true, pair.source_words, pair.target_words, reference().links[i]}));
+    HeadItem mirror =
+        item_of(translator(), pair.target, pair.source, {"zh", true, pair.target_words, pair.source_words, turned});
     auto words = std::make_shared<ItemWords>(*mirror.words);
     words->mirrors = true;
     mirror.words = words;
     items.push_back(mirror);
   }
   const HeadReport report = find_heads(translator().model(), items_from(items), {.copying = false});
-  const std::vector<RankedHead> by_error = rank_heads(report, Behaviour::alignment_error), by_agreement = rank_heads(report, Behaviour::agreement);
+  const std::vector<RankedHead> by_error = rank_heads(report, Behaviour::alignment_error),
+                                by_agreement = rank_heads(report, Behaviour::agreement);
   ASSERT_EQ(by_error.size(), 16u);
   EXPECT_EQ(by_error[0].head, by_agreement[0].head);
-  EXPECT_LT(by_error[0].value, 0.42);   // 0.383 when the test was written
+  EXPECT_LT(by_error[0].value, 0.42);  // 0.383 when the test was written
   EXPECT_GT(by_error.back().value, 0.6);
   // The row that reads a word has moved on to the next.
   EXPECT_GT(rank_heads(report, Behaviour::alignment_error_after)[0].value, by_error[0].value + 0.1);

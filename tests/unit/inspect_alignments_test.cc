@@ -29,7 +29,7 @@ std::string message_of(const std::function<void()>& action, ErrorKind kind) {
   return "";
 }
 
-// ---- Pharaoh ---------------------------------------------------------------------------------------------------------
+// ---- Pharaoh --------------------------------------------------------------------------------------------------------
 
 TEST(Pharaoh, ReadsAndWrites) {
   const ReferenceAlignment read = parse_pharaoh(" 2-1  0-0\t10p3 ", "here");
@@ -42,9 +42,10 @@ TEST(Pharaoh, ReadsAndWrites) {
 }
 
 TEST(Pharaoh, RefusesWhatIsNoLink) {
-  for (const char* bad : {"0", "-1", "0-", "0--1", "0-1-2", "a-1", "0-1x", "0:1", "1 - 2", "+1-2", "0-1,1-2", "1234567-0", "0-1234567",
-                          "\xFF-1"}) {
-    const std::string message = message_of([&] { parse_pharaoh(std::string("5-5 ") + bad, "file:7"); }, ErrorKind::format);
+  for (const char* bad : {"0", "-1", "0-", "0--1", "0-1-2", "a-1", "0-1x", "0:1", "1 - 2", "+1-2", "0-1,1-2",
+                          "1234567-0", "0-1234567", "\xFF-1"}) {
+    const std::string message =
+        message_of([&] { parse_pharaoh(std::string("5-5 ") + bad, "file:7"); }, ErrorKind::format);
     EXPECT_NE(message.find("file:7"), std::string::npos) << message;
     EXPECT_NE(message.find("link 2"), std::string::npos) << message;
   }
@@ -65,7 +66,7 @@ TEST(Pharaoh, FilesComeBack) {
   message_of([&] { read_pharaoh(path); }, ErrorKind::file);
 }
 
-// ---- Scores ----------------------------------------------------------------------------------------------------------
+// ---- Scores ---------------------------------------------------------------------------------------------------------
 
 TEST(AlignmentErrorRate, WorkedByHand) {
   const ReferenceAlignment reference{{{0, 0}, {1, 1}}, {{0, 0}, {1, 1}, {2, 1}}};
@@ -81,7 +82,7 @@ TEST(AlignmentErrorRate, WorkedByHand) {
   EXPECT_TRUE(std::isnan(AlignmentScore{}.error()));
 }
 
-// ---- Symmetrisation --------------------------------------------------------------------------------------------------
+// ---- Symmetrisation -------------------------------------------------------------------------------------------------
 
 TEST(Symmetrise, WorkedByHand) {
   const Alignment forward{{0, 0}, {1, 1}, {3, 4}}, backward{{0, 0}, {0, 3}, {2, 1}};
@@ -99,7 +100,8 @@ TEST(Symmetrise, WorkedByHand) {
 
 TEST(Symmetrise, GrowsOnlyWhereAWordIsFree) {
   // 0-1 lies between two links whose words it would join again.
-  EXPECT_EQ(to_pharaoh(symmetrise({{0, 0}, {1, 1}}, {{0, 0}, {0, 1}, {1, 1}}, Symmetrisation::grow_diagonal_final)), "0-0 1-1");
+  EXPECT_EQ(to_pharaoh(symmetrise({{0, 0}, {1, 1}}, {{0, 0}, {0, 1}, {1, 1}}, Symmetrisation::grow_diagonal_final)),
+            "0-0 1-1");
 }
 
 TEST(Symmetrise, WithoutIntersectionOnlyTheFinalStepLinks) {
@@ -109,11 +111,13 @@ TEST(Symmetrise, WithoutIntersectionOnlyTheFinalStepLinks) {
 }
 
 // The procedure of Koehn et al. 2005, figure 1, written down as it stands there, on tables.
-Alignment grow_diag_as_published(const Alignment& forward, const Alignment& backward, Symmetrisation how, int sources, int targets) {
+Alignment grow_diag_as_published(const Alignment& forward, const Alignment& backward, Symmetrisation how, int sources,
+                                 int targets) {
   using Table = std::vector<std::vector<bool>>;  // [target][source]
   const auto table = [&](const Alignment& links) {
     Table result(static_cast<std::size_t>(targets), std::vector<bool>(static_cast<std::size_t>(sources)));
-    for (const Link& link : links) result[static_cast<std::size_t>(link.target)][static_cast<std::size_t>(link.source)] = true;
+    for (const Link& link : links)
+      result[static_cast<std::size_t>(link.target)][static_cast<std::size_t>(link.source)] = true;
     return result;
   };
   const Table f = table(forward), b = table(backward);
@@ -124,7 +128,9 @@ Alignment grow_diag_as_published(const Alignment& forward, const Alignment& back
       both[t][s] = f[t][s] || b[t][s];
     }
   const auto target_aligned = [&](std::size_t t) { return std::find(a[t].begin(), a[t].end(), true) != a[t].end(); };
-  const auto source_aligned = [&](std::size_t s) { return std::any_of(a.begin(), a.end(), [&](const auto& row) { return row[s]; }); };
+  const auto source_aligned = [&](std::size_t s) {
+    return std::any_of(a.begin(), a.end(), [&](const auto& row) { return row[s]; });
+  };
   const int neighbours[8][2] = {{-1, 0}, {0, -1}, {1, 0}, {0, 1}, {-1, -1}, {-1, 1}, {1, -1}, {1, 1}};
   for (bool added = true; added;) {
     added = false;
@@ -164,7 +170,8 @@ TEST(Symmetrise, EqualsThePublishedProcedureOnRandomLinks) {
         if (draw < 3) forward.push_back({s, t});
         if (draw == 0 || draw == 4) backward.push_back({s, t});
       }
-    for (const Symmetrisation how : {Symmetrisation::grow_diagonal, Symmetrisation::grow_diagonal_final, Symmetrisation::grow_diagonal_final_and})
+    for (const Symmetrisation how :
+         {Symmetrisation::grow_diagonal, Symmetrisation::grow_diagonal_final, Symmetrisation::grow_diagonal_final_and})
       ASSERT_EQ(symmetrise(forward, backward, how), grow_diag_as_published(forward, backward, how, 6, 5))
           << to_pharaoh(forward) << " | " << to_pharaoh(backward) << " | " << name_of(how);
   }
@@ -180,7 +187,7 @@ TEST(Symmetrise, NamesReadBack) {
   message_of([] { link_rule_named("argmax"); }, ErrorKind::argument);
 }
 
-// ---- Links from weights ----------------------------------------------------------------------------------------------
+// ---- Links from weights ---------------------------------------------------------------------------------------------
 
 TEST(Links, LargestAndThreshold) {
   const auto tokenizer = byte_tokenizer(Normalisation::none, {"<2en>"});
@@ -189,13 +196,15 @@ TEST(Links, LargestAndThreshold) {
   const auto target = group(pieces_of(*tokenizer, std::vector<std::int32_t>{'x', ' ', 'y', eos}), GroupBy::word);
   ASSERT_EQ(source.size(), 4u);  // tag, a, b, eos
   ASSERT_EQ(target.size(), 3u);
-  const std::vector<float> weights{0.1f, 0.3f, 0.2f, 0.4f,   // x
-                                   0.0f, 0.25f, 0.75f, 0.0f, // y
-                                   0.0f, 0.0f, 0.9f, 0.1f};  // eos links nothing
+  const std::vector<float> weights{0.1f, 0.3f,  0.2f,  0.4f,   // x
+                                   0.0f, 0.25f, 0.75f, 0.0f,   // y
+                                   0.0f, 0.0f,  0.9f,  0.1f};  // eos links nothing
   EXPECT_EQ(to_pharaoh(links_of(weights, target, source)), "0-0 1-1");
   EXPECT_EQ(to_pharaoh(links_of(weights, target, source, {.special_may_win = true})), "1-1");
-  EXPECT_EQ(to_pharaoh(links_of(weights, target, source, {.rule = LinkRule::threshold, .threshold = 0.25})), "0-0 0-1 1-1");
-  message_of([&] { links_of(weights, target, source, {.rule = LinkRule::threshold, .threshold = 0}); }, ErrorKind::argument);
+  EXPECT_EQ(to_pharaoh(links_of(weights, target, source, {.rule = LinkRule::threshold, .threshold = 0.25})),
+            "0-0 0-1 1-1");
+  message_of([&] { links_of(weights, target, source, {.rule = LinkRule::threshold, .threshold = 0}); },
+             ErrorKind::argument);
   message_of([&] { links_of(std::span(weights).first(11), target, source); }, ErrorKind::shape);
 }
 
@@ -205,7 +214,7 @@ TEST(Links, AGroupOfTwoWordsLinksBoth) {
   EXPECT_EQ(to_pharaoh(links_of(std::vector<float>{0.9f, 0.1f}, target, source)), "0-0 1-0");
 }
 
-// ---- Pairs through a model -------------------------------------------------------------------------------------------
+// ---- Pairs through a model ------------------------------------------------------------------------------------------
 
 // A planted model that writes its source again, with a tokenizer of single characters.
 struct Copier {
@@ -226,7 +235,8 @@ TEST(AlignWords, FindsTheDiagonalThroughThePlantedHead) {
   const Copier copier;
   WordAlignOptions options;
   options.attention.chosen = options.backward_attention.chosen = {{0, copier.planted.diagonal.head}};
-  const std::vector<WordPair> pairs{{"abcd", "abcd", "a b c d", "a b c d"}, {"hgfe", "hgfe", "hg fe", "h gf e"}, {"a", "a", "", ""}};
+  const std::vector<WordPair> pairs{
+      {"abcd", "abcd", "a b c d", "a b c d"}, {"hgfe", "hgfe", "hg fe", "h gf e"}, {"a", "a", "", ""}};
   options.symmetrisation = Symmetrisation::forward;
   std::vector<AlignedPair> aligned = align_words(copier.translator, pairs, options);
   EXPECT_EQ(to_pharaoh(aligned[0].links), "0-0 1-1 2-2 3-3");
@@ -267,7 +277,8 @@ TEST(AlignWords, NamesThePairInErrors) {
   EXPECT_NE(refused({"a\xFF", "b", "", ""}, ErrorKind::text).find("pair 42"), std::string::npos);
   options.symmetrisation = Symmetrisation::intersection;
   const std::vector<WordPair> fine{{"a", "b", "", ""}};
-  EXPECT_NE(message_of([&] { align_words(copier.translator, fine, options); }, ErrorKind::config).find("one direction"), std::string::npos);
+  EXPECT_NE(message_of([&] { align_words(copier.translator, fine, options); }, ErrorKind::config).find("one direction"),
+            std::string::npos);
   options.symmetrisation = Symmetrisation::forward;
   options.attention.chosen = {{1, 0}};
   message_of([&] { align_words(copier.translator, fine, options); }, ErrorKind::argument);
@@ -281,7 +292,8 @@ TEST(AlignWords, NamesThePairInErrors) {
 TEST(AlignWords, BatchesDoNotMatter) {
   static const ModelFolder folder = load_model_folder(std::string(ATTEND_SOURCE_DIR) + "/weights/tatoeba-zh-en");
   const Translator translator(folder);
-  LineReader zh(std::string(ATTEND_SOURCE_DIR) + "/data/tatoeba-zh-en/test.zh.gz"), en(std::string(ATTEND_SOURCE_DIR) + "/data/tatoeba-zh-en/test.en.gz");
+  LineReader zh(std::string(ATTEND_SOURCE_DIR) + "/data/tatoeba-zh-en/test.zh.gz"),
+      en(std::string(ATTEND_SOURCE_DIR) + "/data/tatoeba-zh-en/test.en.gz");
   std::vector<WordPair> pairs(20);
   for (WordPair& pair : pairs) zh.next(pair.source), en.next(pair.target);
   WordAlignOptions options;

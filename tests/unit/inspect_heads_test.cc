@@ -39,17 +39,21 @@ void expect_first(const HeadReport& report, Behaviour behaviour, const PlantedHe
   ASSERT_GE(ranked.size(), 2u);
   EXPECT_EQ(name_of(ranked[0].head), name_of(id_of(head))) << name_of(behaviour);
   EXPECT_GE(std::abs(ranked[0].value - ranked[1].value), margin)
-      << name_of(behaviour) << ": " << ranked[0].value << " and then " << name_of(ranked[1].head) << " " << ranked[1].value;
+      << name_of(behaviour) << ": " << ranked[0].value << " and then " << name_of(ranked[1].head) << " "
+      << ranked[1].value;
 }
 
-std::vector<HeadItem> random_items(const TransformerConfig& config, std::int64_t count, std::uint64_t seed, std::int64_t longest = 12) {
+std::vector<HeadItem> random_items(const TransformerConfig& config, std::int64_t count, std::uint64_t seed,
+                                   std::int64_t longest = 12) {
   Random random(seed);
   std::vector<HeadItem> items(static_cast<std::size_t>(count));
   const auto draw = [&](std::int64_t vocabulary) {
     std::vector<std::int32_t> ids;
     const auto length = static_cast<std::int64_t>(1 + random.below(static_cast<std::uint64_t>(longest)));
     // Few distinct tokens, so that they come again.
-    for (std::int64_t i = 0; i < length; ++i) ids.push_back(static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(std::min<std::int64_t>(vocabulary, 6)))));
+    for (std::int64_t i = 0; i < length; ++i)
+      ids.push_back(
+          static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(std::min<std::int64_t>(vocabulary, 6)))));
     return ids;
   };
   for (HeadItem& item : items) {
@@ -59,7 +63,7 @@ std::vector<HeadItem> random_items(const TransformerConfig& config, std::int64_t
   return items;
 }
 
-// ---- Definitions, against sums over whole matrices -----------------------------------------------------------------------
+// ---- Definitions, against sums over whole matrices ------------------------------------------------------------------
 
 struct Whole {  // all rows of all items that a behaviour speaks of
   std::map<Behaviour, double> sums;
@@ -68,7 +72,9 @@ struct Whole {  // all rows of all items that a behaviour speaks of
     sums[behaviour] += value;
     counts[behaviour] += 1;
   }
-  double mean(Behaviour behaviour) const { return counts.contains(behaviour) ? sums.at(behaviour) / static_cast<double>(counts.at(behaviour)) : std::nan(""); }
+  double mean(Behaviour behaviour) const {
+    return counts.contains(behaviour) ? sums.at(behaviour) / static_cast<double>(counts.at(behaviour)) : std::nan("");
+  }
 };
 
 // Scores of all heads from whole matrices, one item at a time, in plain loops over every query and key.
@@ -102,13 +108,15 @@ std::map<std::string, Whole> textbook(const Model& model, const std::vector<Head
         Whole& whole = all[name_of(HeadPlace{site.stack, site.layer, site.part, head})];
         const auto w = [&](std::int64_t q, std::int64_t k) { return static_cast<double>(weights.at(head * n + q, k)); };
         const auto visible = [&](std::int64_t q, std::int64_t k) {
-          return k >= 0 && k < m && (cross || ((!causal || k <= q) && (config.window == 0 || std::abs(q - k) < config.window)));
+          return k >= 0 && k < m &&
+                 (cross || ((!causal || k <= q) && (config.window == 0 || std::abs(q - k) < config.window)));
         };
         for (std::int64_t q = 0; q < n; ++q) {
           std::int64_t keys = 0;
           for (std::int64_t k = 0; k < m; ++k) keys += visible(q, k);
           if (keys < 2) continue;
-          double entropy = 0, largest = 0, distance = 0, square = 0, offset = 0, diagonal = 0, same = 0, duplicate = 0, induction = 0;
+          double entropy = 0, largest = 0, distance = 0, square = 0, offset = 0, diagonal = 0, same = 0, duplicate = 0,
+                 induction = 0;
           bool any_same = false, any_duplicate = false, any_induction = false;
           for (std::int64_t k = 0; k < m; ++k) {
             if (!visible(q, k)) continue;
@@ -118,12 +126,14 @@ std::map<std::string, Whole> textbook(const Model& model, const std::vector<Head
             distance += w(q, k) * std::abs(d);
             square += w(q, k) * d * d;
             offset += w(q, k) * d;
-            const double off = (static_cast<double>(q) + 0.5) / static_cast<double>(n) - (static_cast<double>(k) + 0.5) / static_cast<double>(m);
+            const double off = (static_cast<double>(q) + 0.5) / static_cast<double>(n) -
+                               (static_cast<double>(k) + 0.5) / static_cast<double>(m);
             diagonal += w(q, k) * std::exp(-off * off / 0.08);
             const bool equal = key_ids[static_cast<std::size_t>(k)] == query_ids[static_cast<std::size_t>(q)];
             if (equal && (cross || k != q)) same += w(q, k), any_same = true;
             if (equal && !cross && k < q) duplicate += w(q, k), any_duplicate = true;
-            if (!cross && k > 0 && k < q && key_ids[static_cast<std::size_t>(k - 1)] == query_ids[static_cast<std::size_t>(q)])
+            if (!cross && k > 0 && k < q &&
+                key_ids[static_cast<std::size_t>(k - 1)] == query_ids[static_cast<std::size_t>(q)])
               induction += w(q, k), any_induction = true;
           }
           whole.add(Behaviour::entropy, entropy);
@@ -169,9 +179,11 @@ TEST(HeadFinder, EqualsSumsOverWholeMatrices) {
       for (int i = 0; i < behaviour_count; ++i) {
         const auto behaviour = static_cast<Behaviour>(i);
         double expected = whole.mean(behaviour);
-        if (behaviour == Behaviour::distance_deviation) expected = std::sqrt(expected - std::pow(whole.mean(Behaviour::offset), 2));
+        if (behaviour == Behaviour::distance_deviation)
+          expected = std::sqrt(expected - std::pow(whole.mean(Behaviour::offset), 2));
         if (std::isnan(expected)) {
-          EXPECT_TRUE(std::isnan(one[behaviour])) << name_of(one.head) << " " << name_of(behaviour) << " " << one[behaviour];
+          EXPECT_TRUE(std::isnan(one[behaviour]))
+              << name_of(one.head) << " " << name_of(behaviour) << " " << one[behaviour];
         } else {
           EXPECT_NEAR(one[behaviour], expected, 1e-6) << name_of(one.head) << " " << name_of(behaviour);
         }
@@ -187,7 +199,8 @@ void expect_same_bits(const HeadReport& a, const HeadReport& b) {
   for (std::size_t i = 0; i < a.heads.size(); ++i)
     for (std::size_t j = 0; j < a.heads[i].values.size(); ++j) {
       const double x = a.heads[i].values[j], y = b.heads[i].values[j];
-      EXPECT_TRUE((std::isnan(x) && std::isnan(y)) || x == y) << name_of(a.heads[i].head) << " " << name_of(static_cast<Behaviour>(j)) << " " << x << " " << y;
+      EXPECT_TRUE((std::isnan(x) && std::isnan(y)) || x == y)
+          << name_of(a.heads[i].head) << " " << name_of(static_cast<Behaviour>(j)) << " " << x << " " << y;
     }
 }
 
@@ -222,11 +235,13 @@ TEST(HeadFinder, HoldsNoMatrixOfALongItem) {
   EXPECT_NEAR(report.heads[0][Behaviour::normalised_entropy], 1, 0.1);  // fresh heads look nearly everywhere alike
 }
 
-// ---- Planted truth ---------------------------------------------------------------------------------------------------
+// ---- Planted truth --------------------------------------------------------------------------------------------------
 
-std::vector<HeadItem> decoder_items(std::int64_t vocabulary, std::int64_t period, std::int64_t length, std::int64_t count) {
+std::vector<HeadItem> decoder_items(std::int64_t vocabulary, std::int64_t period, std::int64_t length,
+                                    std::int64_t count) {
   std::vector<HeadItem> items(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < items.size(); ++i) items[i].target = reference::repeated_tokens(vocabulary, period, length, i + 1);
+  for (std::size_t i = 0; i < items.size(); ++i)
+    items[i].target = reference::repeated_tokens(vocabulary, period, length, i + 1);
   return items;
 }
 
@@ -236,7 +251,9 @@ TEST(HeadFinder, RanksPlantedPreviousTokenAndInductionHeadsFirst) {
     RepeatedOptions repeated;
     repeated.period = 15;
     repeated.repeats = 3;
-    const HeadReport report = find_heads(planted.model, items_from(drawn ? repeated_items(planted.model, repeated) : decoder_items(planted.vocabulary, 10, 40, 20)));
+    const HeadReport report = find_heads(
+        planted.model,
+        items_from(drawn ? repeated_items(planted.model, repeated) : decoder_items(planted.vocabulary, 10, 40, 20)));
     expect_first(report, Behaviour::previous_token, planted.previous, 0.8);
     expect_first(report, Behaviour::induction, planted.induction, 0.8);
     EXPECT_NEAR(report[id_of(planted.previous)][Behaviour::previous_token], 1, 1e-3);
@@ -285,7 +302,8 @@ TEST(HeadFinder, SeparatorsCutIntoBytesCount) {
   config.encoder = StackConfig{.layers = 1, .vocabulary = 259};
   Model model(config);  // all zero: every head looks at all alike
   const auto tokenizer = byte_tokenizer();
-  const HeadReport report = find_heads(model, items_from({{tokenizer->encode("a。b"), {}, nullptr}}), {.source = tokenizer.get(), .copying = false});
+  const HeadReport report = find_heads(model, items_from({{tokenizer->encode("a。b"), {}, nullptr}}),
+                                       {.source = tokenizer.get(), .copying = false});
   EXPECT_NEAR(report.heads[0][Behaviour::separator], 3.0 / 5, 1e-6);
   EXPECT_NEAR(report.heads[0][Behaviour::special_token], 0, 1e-12);
 }
@@ -316,7 +334,8 @@ TEST(HeadFinder, FindsThePlantedAlignmentHead) {
   Random random(4);
   for (int i = 0; i < 20; ++i) {
     std::vector<std::int32_t> ids;
-    for (std::uint64_t length = 4 + random.below(10); ids.size() < length;) ids.push_back(static_cast<std::int32_t>(4 + random.below(8)));
+    for (std::uint64_t length = 4 + random.below(10); ids.size() < length;)
+      ids.push_back(static_cast<std::int32_t>(4 + random.below(8)));
     items.push_back(copied_item(ids, false));
     items.push_back(copied_item(ids, true));
   }
@@ -334,17 +353,22 @@ TEST(HeadFinder, FindsThePlantedAlignmentHead) {
   EXPECT_EQ(best.chosen, (std::vector<LayerHead>{{0, planted.diagonal.head}}));
   EXPECT_FALSE(best.after);
   // The head that looks but has no values copies nothing.
-  EXPECT_EQ(copying_through_values(planted.model, {.shared_vocabulary = true})[static_cast<std::size_t>(report.index_of(id_of(planted.silent)))].share, 0);
+  EXPECT_EQ(
+      copying_through_values(
+          planted.model, {.shared_vocabulary = true})[static_cast<std::size_t>(report.index_of(id_of(planted.silent)))]
+          .share,
+      0);
 }
 
-// ---- Copying ---------------------------------------------------------------------------------------------------------
+// ---- Copying --------------------------------------------------------------------------------------------------------
 
 using Matrix = std::vector<std::vector<double>>;
 
 Matrix matrix_of(Model& model, const std::string& name) {
   const Tensor& value = model.parameter(name).value;
   Matrix result;
-  for (std::int64_t row = 0; row < value.rows(); ++row) result.emplace_back(value.row(row), value.row(row) + value.width());
+  for (std::int64_t row = 0; row < value.rows(); ++row)
+    result.emplace_back(value.row(row), value.row(row) + value.width());
   return result;
 }
 
@@ -352,7 +376,9 @@ Matrix matrix_of(Model& model, const std::string& name) {
 std::vector<double> normed(Model& model, const std::string& norm, std::vector<double> x) {
   double mean = 0;
   for (const double value : x) mean += value / static_cast<double>(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = (x[i] - (model.config().norm == NormKind::layer ? mean : 0)) * static_cast<double>(model.parameter(norm + ".gain").value.data()[i]);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = (x[i] - (model.config().norm == NormKind::layer ? mean : 0)) *
+           static_cast<double>(model.parameter(norm + ".gain").value.data()[i]);
   return x;
 }
 
@@ -374,11 +400,14 @@ TEST(Copying, EqualsTheWholeVocabularyCircuit) {
     reference::randomise(model, 4);
     const std::vector<Copying> found = copying_through_values(model, {.tokens = 0, .among = 40});
     ASSERT_EQ(found.size(), 8u);
-    const Matrix embedding = matrix_of(model, "decoder.embedding.weight"), unembedding = matrix_of(model, "logits.weight");
+    const Matrix embedding = matrix_of(model, "decoder.embedding.weight"),
+                 unembedding = matrix_of(model, "logits.weight");
     for (const Copying& one : found) {
       const std::string self = "decoder." + std::to_string(one.head.layer) + ".self";
-      const Matrix inputs = matrix_of(model, self + ".query_key_value.weight"), output = matrix_of(model, self + ".output.weight");
-      const std::size_t value_row = static_cast<std::size_t>(4 * 2 + 2 * 2 + one.head.head / 2 * 2), column = static_cast<std::size_t>(one.head.head * 2);
+      const Matrix inputs = matrix_of(model, self + ".query_key_value.weight"),
+                   output = matrix_of(model, self + ".output.weight");
+      const std::size_t value_row = static_cast<std::size_t>(4 * 2 + 2 * 2 + one.head.head / 2 * 2),
+                        column = static_cast<std::size_t>(one.head.head * 2);
       Matrix circuit(700, std::vector<double>(700));  // [read][written]
       std::int64_t copied = 0;
       for (std::size_t token = 0; token < 700; ++token) {
@@ -387,7 +416,8 @@ TEST(Copying, EqualsTheWholeVocabularyCircuit) {
         for (std::size_t i = 0; i < 12; ++i)
           for (std::size_t d = 0; d < 2; ++d) carried[d] += inputs[value_row + d][i] * x[i];
         std::vector<double> written(12);
-        for (std::size_t i = 0; i < 12; ++i) written[i] = output[i][column] * carried[0] + output[i][column + 1] * carried[1];
+        for (std::size_t i = 0; i < 12; ++i)
+          written[i] = output[i][column] * carried[0] + output[i][column + 1] * carried[1];
         written = normed(model, "decoder.norm", written);
         double mean = 0;
         for (std::size_t u = 0; u < 700; ++u) {
@@ -405,8 +435,9 @@ TEST(Copying, EqualsTheWholeVocabularyCircuit) {
         for (std::size_t u = 0; u < 700; ++u) trace_of_square += circuit[t][u] * circuit[u][t];
       }
       const double inside = 2 * trace_of_square - trace * trace;  // (a - b)^2
-      const double sizes = inside >= 0 ? std::abs((trace + std::sqrt(inside)) / 2) + std::abs((trace - std::sqrt(inside)) / 2)
-                                       : std::sqrt(trace * trace - inside);
+      const double sizes = inside >= 0
+                               ? std::abs((trace + std::sqrt(inside)) / 2) + std::abs((trace - std::sqrt(inside)) / 2)
+                               : std::sqrt(trace * trace - inside);
       EXPECT_NEAR(one.eigenvalues, trace / sizes, 1e-4) << name_of(one.head);
       EXPECT_NEAR(one.share, static_cast<double>(copied) / 700, 1.5 / 700) << name_of(one.head);
     }
@@ -427,7 +458,7 @@ TEST(Copying, IsKnownOnlyBetweenTheSameVocabularies) {
   message_of([&] { copying_through_values(model, {.only = {9}}); }, ErrorKind::argument);
 }
 
-// ---- Likeness, differences -------------------------------------------------------------------------------------------
+// ---- Likeness, differences ------------------------------------------------------------------------------------------
 
 TEST(Likeness, OfWeightsIsTheMeanAffinity) {
   const reference::NamedConfig family = reference::all_families()[3];
@@ -450,14 +481,17 @@ TEST(Likeness, OfWeightsIsTheMeanAffinity) {
     for (std::size_t layer = 0; layer < 2; ++layer)
       for (std::int64_t head = 0; head < 4; ++head)
         for (std::int64_t q = 1; q < n; ++q)
-          for (std::int64_t k = 0; k <= q; ++k) rows[layer * 4 + static_cast<std::size_t>(head)].push_back(static_cast<double>(recorder.value(sites[layer], 0).at(head * n + q, k)));
+          for (std::int64_t k = 0; k <= q; ++k)
+            rows[layer * 4 + static_cast<std::size_t>(head)].push_back(
+                static_cast<double>(recorder.value(sites[layer], 0).at(head * n + q, k)));
   }
   for (std::size_t a = 0; a < rows.size(); ++a)
     for (std::size_t b = 0; b < rows.size(); ++b) {
       double affinity = 0;
       for (std::size_t i = 0; i < rows[a].size(); ++i) affinity += std::sqrt(rows[a][i] * rows[b][i]);
       affinity /= static_cast<double>(count);
-      EXPECT_NEAR(likeness(report, report.heads[a].head, report.heads[b].head, Likeness::weights), affinity, 5 / std::sqrt(4096.0));
+      EXPECT_NEAR(likeness(report, report.heads[a].head, report.heads[b].head, Likeness::weights), affinity,
+                  5 / std::sqrt(4096.0));
     }
 }
 
@@ -468,11 +502,16 @@ TEST(Likeness, FindsTheLikeHeadFirst) {
     const std::vector<RankedHead> like = heads_like(report, id_of(planted.uniform), by);
     ASSERT_EQ(like.size(), 7u);
     // The noise heads look nearly everywhere alike.
-    EXPECT_TRUE(like[0].head == id_of(planted.noise) || like[0].head == id_of(planted.other_noise)) << name_of(like[0].head);
+    EXPECT_TRUE(like[0].head == id_of(planted.noise) || like[0].head == id_of(planted.other_noise))
+        << name_of(like[0].head);
     EXPECT_NEAR(likeness(report, id_of(planted.self), id_of(planted.self), by), 1, 1e-12);
   }
   EXPECT_EQ(heads_like(report, id_of(planted.uniform), Likeness::weights, 2).size(), 2u);
-  message_of([&] { heads_like(report, {StackKind::encoder, 0, Part::self, 0}, Likeness::scores); }, ErrorKind::argument);
+  message_of(
+      [&] {
+        heads_like(report, {StackKind::encoder, 0, Part::self, 0}, Likeness::scores);
+      },
+      ErrorKind::argument);
   const HeadReport read = report_from_json(to_json(report), "x");
   message_of([&] { heads_like(read, id_of(planted.uniform), Likeness::weights); }, ErrorKind::argument);
 }
@@ -487,23 +526,28 @@ TEST(Difference, OfARunWithItselfIsNothing) {
   ASSERT_EQ(none.likeness.size(), report.heads.size());
   for (std::size_t i = 0; i < none.heads.size(); ++i) {
     EXPECT_NEAR(none.likeness[i], 1, 1e-12);
-    for (std::size_t j = 0; j < behaviour_count; ++j) EXPECT_TRUE(std::isnan(none.heads[i].values[j]) || none.heads[i].values[j] == 0);
+    for (std::size_t j = 0; j < behaviour_count; ++j)
+      EXPECT_TRUE(std::isnan(none.heads[i].values[j]) || none.heads[i].values[j] == 0);
   }
   const ReportDifference some = difference(report, changed);
   EXPECT_LT(some.likeness[0], 0.999);
-  EXPECT_EQ(some.heads[2][Behaviour::entropy], changed.heads[2][Behaviour::entropy] - report.heads[2][Behaviour::entropy]);
+  EXPECT_EQ(some.heads[2][Behaviour::entropy],
+            changed.heads[2][Behaviour::entropy] - report.heads[2][Behaviour::entropy]);
   // Another corpus: scores can be compared, weights cannot.
   EXPECT_TRUE(difference(report, find_heads(model, items_from(random_items(family.config, 20, 10)))).likeness.empty());
   const reference::NamedConfig bigger = reference::all_families()[0];
   const Model another(bigger.config, 1);
-  message_of([&] { difference(report, find_heads(another, items_from(random_items(bigger.config, 2, 1)))); }, ErrorKind::argument);
+  message_of([&] { difference(report, find_heads(another, items_from(random_items(bigger.config, 2, 1)))); },
+             ErrorKind::argument);
 }
 
-// ---- Names, files, refusals --------------------------------------------------------------------------------------------
+// ---- Names, files, refusals -----------------------------------------------------------------------------------------
 
 TEST(BehaviourNames, ReadBack) {
-  for (int i = 0; i < behaviour_count; ++i) EXPECT_EQ(behaviour_named(name_of(static_cast<Behaviour>(i))), static_cast<Behaviour>(i));
-  EXPECT_NE(message_of([] { behaviour_named("inductoin"); }, ErrorKind::argument).find("did you mean induction"), std::string::npos);
+  for (int i = 0; i < behaviour_count; ++i)
+    EXPECT_EQ(behaviour_named(name_of(static_cast<Behaviour>(i))), static_cast<Behaviour>(i));
+  EXPECT_NE(message_of([] { behaviour_named("inductoin"); }, ErrorKind::argument).find("did you mean induction"),
+            std::string::npos);
 }
 
 TEST(HeadReports, ComeBackFromJson) {
@@ -538,9 +582,10 @@ TEST(HeadReports, ComeBackFromJson) {
   EXPECT_NE(refused("\"encoder.0.self.1\"", "7").find("\"head\""), std::string::npos);
   EXPECT_NE(refused("\"entropy\"", "\"entropie\"").find("entropy"), std::string::npos);
   EXPECT_NE(refused("\"entropy\": ", "\"entropy\": \"x\", \"other\": ").find("entropy"), std::string::npos);
-  for (const char* bad : {"", "encoder.0.self", "decoder.1.cross.2.3", "encoder.0.cross.1", "encoder.00.self.1", "encoder.-1.self.0", "encoder.1.self.9999999",
-                          "encoder.1.feed_forward.0"})
-    EXPECT_NE(refused("\"encoder.0.self.1\"", std::string("\"") + bad + "\"").find("names no head"), std::string::npos) << bad;
+  for (const char* bad : {"", "encoder.0.self", "decoder.1.cross.2.3", "encoder.0.cross.1", "encoder.00.self.1",
+                          "encoder.-1.self.0", "encoder.1.self.9999999", "encoder.1.feed_forward.0"})
+    EXPECT_NE(refused("\"encoder.0.self.1\"", std::string("\"") + bad + "\"").find("names no head"), std::string::npos)
+        << bad;
   refused("\"items\": 5", "\"items\": -5");
   refused("\"heads\": [", "\"heads\": [[[[[]]]], ");
   message_of([] { report_from_json("[", "x"); }, ErrorKind::format);
@@ -583,7 +628,8 @@ TEST(HeadFinder, ReportsProgressAndStops) {
   EXPECT_EQ(seen, (std::vector<std::int64_t>{512, 1024, 1100}));
   int asked = 0;
   options.cancelled = [&] { return ++asked > 3; };
-  message_of([&] { find_heads(model, items_from(random_items(family.config, 1100, 1, 3)), options); }, ErrorKind::cancelled);
+  message_of([&] { find_heads(model, items_from(random_items(family.config, 1100, 1, 3)), options); },
+             ErrorKind::cancelled);
   EXPECT_EQ(asked, 4);
 }
 

@@ -131,8 +131,9 @@ TEST(Pieces, UnknownCharactersAreKnownFromTheText) {
 
 // Every text of the corpus: pieces and groups spell it, hold every token once, and characters are never torn.
 TEST(Pieces, SpellTheirText) {
-  for (const std::string& folder : {root + "/weights/tatoeba-zh-en", root + "/tests/golden/sentencepiece/zh-en-unigram-6000.model",
-                                    root + "/tests/golden/stories260K/tok512.bin"}) {
+  for (const std::string& folder :
+       {root + "/weights/tatoeba-zh-en", root + "/tests/golden/sentencepiece/zh-en-unigram-6000.model",
+        root + "/tests/golden/stories260K/tok512.bin"}) {
     const auto tokenizer = load_tokenizer(folder);
     for (const char* side : {"zh", "en"}) {
       LineReader lines(root + "/data/tatoeba-zh-en/test." + side + ".gz");
@@ -164,14 +165,16 @@ TEST(Pieces, SpellTheirText) {
 TEST(Groups, WordsOfEnglish) {
   const auto words = [](std::string_view text) { return texts(group(byte_pieces(text), GroupBy::word)); };
   EXPECT_EQ(words("This isn't well-known, is it?"), (Texts{"This", "isn't", "well-known", ",", "is", "it", "?"}));
-  EXPECT_EQ(words("'Yes' - it's 3.14, or 1,000..."), (Texts{"'", "Yes", "'", "-", "it's", "3.14", ",", "or", "1,000", "..."}));
+  EXPECT_EQ(words("'Yes' - it's 3.14, or 1,000..."),
+            (Texts{"'", "Yes", "'", "-", "it's", "3.14", ",", "or", "1,000", "..."}));
   EXPECT_EQ(words("cafe\xCC\x81s na\xC3\xAFve"), (Texts{"cafe\xCC\x81s", "na\xC3\xAFve"}));
   EXPECT_EQ(words("one\ntwo"), (Texts{"one", "\\n", "two"}));
   EXPECT_EQ(texts(group(byte_pieces("isn't it?"), GroupBy::blank)), (Texts{"isn't", "it?"}));
 }
 
 TEST(Groups, WordsOfChineseAreCharacters) {
-  EXPECT_EQ(texts(group(byte_pieces("我用Python写3行。"), GroupBy::word)), (Texts{"我", "用", "Python", "写", "3", "行", "。"}));
+  EXPECT_EQ(texts(group(byte_pieces("我用Python写3行。"), GroupBy::word)),
+            (Texts{"我", "用", "Python", "写", "3", "行", "。"}));
 }
 
 TEST(Groups, BlankOpensTheWordAfterIt) {
@@ -208,7 +211,8 @@ TEST(Segmentation, WordsThatShareATokenAreOneGroup) {
   const std::vector<Piece> pieces = pieces_of(tokenizer, ids);
   // The vocabulary has a token of two characters here; the segmentation cuts it.
   bool shared = false;
-  for (const Piece& piece : pieces) shared = shared || piece.bytes == "我们" || piece.bytes == "朋友" || piece.bytes == " 我们";
+  for (const Piece& piece : pieces)
+    shared = shared || piece.bytes == "我们" || piece.bytes == "朋友" || piece.bytes == " 我们";
   ASSERT_TRUE(shared);
   const std::vector<TokenGroup> groups = group_by_segmentation(pieces, "我 们 是 朋 友 。", tokenizer.normalisation());
   std::int64_t words = 0, most = 0;
@@ -328,7 +332,8 @@ TEST(Merge, RefusesWhatDoesNotFit) {
   const std::vector<TokenGroup> three = group(byte_pieces("abc"), GroupBy::token), gap{three[0], three[2]};
   const std::vector<float> nine(9, 0.0f);
   EXPECT_NO_THROW(merge(nine, three, three, Merge::weights));
-  EXPECT_NE(message_of([&] { merge(nine, three, gap, Merge::weights); }, ErrorKind::shape).find("token 1 comes next"), std::string::npos);
+  EXPECT_NE(message_of([&] { merge(nine, three, gap, Merge::weights); }, ErrorKind::shape).find("token 1 comes next"),
+            std::string::npos);
   message_of([&] { merge(std::span(nine).first(8), three, three, Merge::weights); }, ErrorKind::shape);
   const std::vector<EdgeValue> outside{{0, 3, 1.0f}};
   message_of([&] { merge(outside, three, three, Merge::effects); }, ErrorKind::shape);
