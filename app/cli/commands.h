@@ -14,10 +14,13 @@ struct Globals {
   bool json = false;
 };
 
+void add_align(CLI::App& program, Globals& globals);
 void add_bench(CLI::App& program, Globals& globals);
 void add_train(CLI::App& program, Globals& globals);
 void add_translate(CLI::App& program, Globals& globals);
 void add_generate(CLI::App& program, Globals& globals);
+void add_heads(CLI::App& program, Globals& globals);
+void add_inspect(CLI::App& program, Globals& globals);
 void add_score(CLI::App& program, Globals& globals);
 void add_eval(CLI::App& program, Globals& globals);
 void add_tokenize(CLI::App& program, Globals& globals);

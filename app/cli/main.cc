@@ -50,6 +50,9 @@ int main(int count, char** arguments) {
   add_translate(program, globals);
   add_generate(program, globals);
   add_score(program, globals);
+  add_inspect(program, globals);
+  add_heads(program, globals);
+  add_align(program, globals);
   add_eval(program, globals);
   add_tokenize(program, globals);
   add_describe(program, globals);

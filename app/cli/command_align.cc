@@ -1,0 +1,120 @@
+#include <memory>
+
+#include "attend/alignments.h"
+#include "commands.h"
+#include "input_output.h"
+
+namespace attend::cli {
+namespace {
+
+struct Options {
+  std::string model = "tatoeba-zh-en";
+  std::vector<std::string> files;
+  std::string from, to, symmetrise = "grow-diag-final-and", rule = "largest", source_words = "word", target_words = "word", reference;
+  double threshold = 0.2;
+  std::vector<int> layers, heads;
+  bool after = false, words = false;
+  ReadOptions read;
+};
+
+void run(const Options& options, const Globals& globals) {
+  const ModelFolder folder = load_model_folder(find_model(options.model));
+  const Translator translator(folder);
+  WordAlignOptions align;
+  align.from = options.from;
+  align.to = options.to;
+  align.symmetrisation = symmetrisation_named(options.symmetrise);
+  align.link.rule = link_rule_named(options.rule);
+  align.link.threshold = options.threshold;
+  align.source_words = group_by_named(options.source_words);
+  align.target_words = group_by_named(options.target_words);
+  align.attention.layers = align.backward_attention.layers = options.layers;
+  align.attention.heads = align.backward_attention.heads = options.heads;
+  align.attention.after = align.backward_attention.after = options.after;
+  const ParallelCorpus corpus = read_parallel(options.files[0], options.files[1], options.read);
+  std::vector<ReferenceAlignment> references;
+  if (!options.reference.empty()) {
+    references = read_pharaoh(options.reference);
+    if (!corpus.line.empty() && references.size() < static_cast<std::size_t>(corpus.line.back()))
+      throw Error(ErrorKind::argument, options.reference, join("has ", references.size(), " lines for ", corpus.line.back(), " pairs"), "give one line a pair");
+  }
+
+  Output out;
+  AlignmentScore score;
+  constexpr std::size_t window = 1024;
+  for (std::size_t begin = 0; begin < corpus.source.size(); begin += window) {
+    const std::size_t end = std::min(corpus.source.size(), begin + window);
+    std::vector<WordPair> pairs;
+    for (std::size_t i = begin; i < end; ++i) pairs.push_back({corpus.source[i], corpus.target[i], {}, {}});
+    align.first_line = corpus.line[begin];
+    const std::vector<AlignedPair> aligned = align_words(translator, pairs, align);
+    for (std::size_t i = 0; i < aligned.size(); ++i) {
+      const AlignedPair& pair = aligned[i];
+      if (!references.empty()) score += score_alignment(pair.links, references[static_cast<std::size_t>(corpus.line[begin + i]) - 1]);
+      if (globals.json || options.words) {
+        const auto words = [](const std::vector<TokenGroup>& groups) {
+          std::vector<std::string> texts;
+          for (const TokenGroup& group : groups)
+            for (std::int64_t word = group.first_word; word < group.end_word; ++word) texts.push_back(group.text);
+          return texts;
+        };
+        const std::vector<std::string> source = words(pair.source), target = words(pair.target);
+        if (globals.json) {
+          out.json({{"line", corpus.line[begin + i]}, {"from", pair.from}, {"to", pair.to}, {"source_words", source}, {"target_words", target},
+                    {"links", to_pharaoh(pair.links)}});
+        } else {
+          std::string line;
+          for (const Link& link : pair.links)
+            line += (line.empty() ? "" : "  ") + source[static_cast<std::size_t>(link.source)] + "-" + target[static_cast<std::size_t>(link.target)];
+          out.line(line);
+        }
+      } else {
+        out.line(to_pharaoh(pair.links));
+      }
+    }
+    out.flush();
+  }
+  if (!references.empty()) {
+    if (globals.json) {
+      out.json({{"precision", score.precision()}, {"recall", score.recall()}, {"alignment_error_rate", score.error()}, {"links", score.links}});
+    } else {
+      char text[128];
+      std::snprintf(text, sizeof(text), "# precision %.4f, recall %.4f, alignment error rate %.4f", score.precision(), score.recall(), score.error());
+      out.line(text);
+    }
+  }
+  out.flush();
+}
+
+}  // namespace
+
+void add_align(CLI::App& program, Globals& globals) {
+  CLI::App* command = program.add_subcommand("align", "Which words of given pairs belong together, from cross-attention");
+  auto options = std::make_shared<Options>();
+  command->add_option("files", options->files, "Source file and target file, one pair a line")->required()->expected(2)->type_name("SOURCE TARGET");
+  command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->capture_default_str();
+  command->add_option("--from", options->from, "Language of the source (default: told by the script of each line)");
+  command->add_option("--to", options->to, "Language of the target");
+  command->add_option("--symmetrise", options->symmetrise, "forward, backward, intersection, union, grow-diag, grow-diag-final or grow-diag-final-and")
+      ->capture_default_str();
+  command->add_option("--rule", options->rule, "largest: each target word with the source word it reads most; threshold")->capture_default_str();
+  command->add_option("--threshold", options->threshold, "Least weight of a link with --rule threshold")->capture_default_str();
+  command->add_option("--layers", options->layers, "Decoder layers read, from 0, -1 the last (default: the last but one)")->delimiter(',')->allow_extra_args(false);
+  command->add_option("--heads", options->heads, "Heads read (default: the mean of all)")->delimiter(',')->allow_extra_args(false);
+  command->add_flag("--after", options->after, "Read the step after a word, which reads the word itself (Shift-Att)");
+  command->add_option("--source-words", options->source_words, "Words of the source: word, character, blank or token")->capture_default_str();
+  command->add_option("--target-words", options->target_words, "The same for the target")->capture_default_str();
+  command->add_option("--reference", options->reference, "Alignments to compare with, in Pharaoh format (p for possible links)");
+  command->add_flag("--words", options->words, "Print the words instead of their numbers");
+  command->add_flag("--skip-empty", options->read.skip_empty, "Leave pairs with an empty side out");
+  command->add_flag("--replace-invalid", options->read.replace_invalid, "Replace ill-formed UTF-8 by U+FFFD instead of refusing it");
+  command->footer(
+      "Prints links source-target of words counted from 0, one line a pair (Pharaoh format).\n"
+      "Examples:\n"
+      "  attend align source.zh target.en > links.txt\n"
+      "  attend align source.zh target.en --words | head -3\n"
+      "  attend align source.zh target.en --symmetrise intersection --reference gold.txt");
+  command->callback([options, &globals] { run(*options, globals); });
+}
+
+}  // namespace attend::cli

@@ -1,0 +1,206 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "attend/inspect.h"
+#include "commands.h"
+#include "input_output.h"
+#include "inspection_files.h"
+#include "subject_options.h"
+#include "terminal.h"
+
+namespace attend::cli {
+namespace {
+
+struct Options {
+  SubjectFlags subject;
+  InspectOptions inspect;
+  std::string why, rather_than, group = "word";
+  std::int64_t at = -1;
+  bool sequence = false, no_write = false;
+  InspectionFiles files;
+  int rows = 10;
+};
+
+// The row whose next token is the one asked for; else the last.
+std::int64_t position_of(const Subject& subject, std::int32_t token) {
+  const auto found = std::find(subject.next.begin(), subject.next.end(), token);
+  return found == subject.next.end() ? -1 : found - subject.next.begin();
+}
+
+std::optional<Target> target_of(const Options& options, const ModelFolder& folder, const Subject& subject) {
+  if (options.sequence) return probability_of_text(subject);
+  if (options.why.empty()) return std::nullopt;
+  const TransformerConfig& config = folder.model.config();
+  if (config.classes > 0) {
+    const auto class_named = [&](const std::string& name) {
+      const auto& classes = folder.task.classes;
+      const auto found = std::find(classes.begin(), classes.end(), name);
+      if (found != classes.end()) return static_cast<std::int32_t>(found - classes.begin());
+      std::string known;
+      for (const std::string& one : classes) known += (known.empty() ? "" : ", ") + one;
+      throw Error(ErrorKind::argument, "--why", join("the model has no class \"", name, "\""), "it has " + known);
+    };
+    if (options.rather_than.empty()) return class_logit_of(class_named(options.why));
+    return class_difference_of(class_named(options.why), class_named(options.rather_than));
+  }
+  const std::shared_ptr<const Tokenizer>& tokenizer = folder.target ? folder.target : folder.source;
+  const std::int32_t token = token_named(*tokenizer, options.why);
+  const std::int64_t position = options.at >= 0 ? options.at : position_of(subject, token);
+  if (options.rather_than.empty()) return logit_of(token, position);
+  return difference_of(token, token_named(*tokenizer, options.rather_than), position);
+}
+
+std::string number(double value) {
+  if (std::isnan(value)) return "-";
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3f", value);
+  return text;
+}
+
+std::string counted(std::size_t count, const char* what) { return join(count, ' ', what, count == 1 ? "" : "s"); }
+
+// What each query looks at, over the layers and heads chosen.
+void print_rows(Output& out, const Inspection& inspection, const ShownAttention& attention, int columns, bool colour) {
+  const auto& queries = inspection.texts[attention.query_text].tokens;
+  const auto& keys = inspection.texts[attention.key_text].tokens;
+  const std::vector<float>& values = attention.measures.front().values;
+  const std::size_t cells = queries.size() * keys.size(), maps = values.size() / std::max<std::size_t>(1, cells);
+  out.line("");
+  out.line(join(attention.name, ": what each ", attention.query_text == attention.key_text ? "word" : "target word",
+                " looks at, mean over ", counted(attention.layers.size(), "layer"), " and ", counted(attention.heads.size(), "head")));
+  int widest = 4;
+  for (const ShownToken& token : queries) widest = std::max(widest, std::min(display_width(token.text), 16));
+  for (std::size_t query = 0; query < queries.size(); ++query) {
+    std::vector<std::pair<double, std::size_t>> mass;
+    for (std::size_t key = 0; key < keys.size(); ++key) {
+      double sum = 0;
+      for (std::size_t map = 0; map < maps; ++map) sum += static_cast<double>(values[map * cells + query * keys.size() + key]);
+      mass.emplace_back(sum / static_cast<double>(maps), key);
+    }
+    std::stable_sort(mass.begin(), mass.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::string row = "  " + padded(queries[query].text, widest) + "  ";
+    int left = columns - widest - 4;
+    for (const auto& [share, key] : mass) {
+      if (share < 0.05) break;
+      char text[16];
+      std::snprintf(text, sizeof(text), " %.2f   ", share);
+      const int width = display_width(keys[key].text) + static_cast<int>(std::string_view(text).size());
+      if (width > left) break;
+      left -= width;
+      row += (colour && share >= 0.5 ? "\033[1m" + keys[key].text + "\033[0m" : keys[key].text) + text;
+    }
+    while (row.ends_with(' ')) row.pop_back();
+    out.line(row);
+  }
+}
+
+std::string edge_text(const Subject& subject, const Edge& edge) {
+  const auto& queries = edge.head.stack == StackKind::encoder ? subject.source : subject.target;
+  const auto& keys = edge.head.part == Part::cross || edge.head.stack == StackKind::encoder ? subject.source : subject.target;
+  const auto text = [](const std::vector<Piece>& pieces, std::int64_t row) {
+    const Piece& piece = pieces[static_cast<std::size_t>(row)];
+    return piece.text.empty() ? piece.raw : piece.text;
+  };
+  return text(queries, edge.query) + " -> " + text(keys, edge.key);
+}
+
+void print_effects(Output& out, const Subject& subject, const InspectReport& report, int rows) {
+  out.line("");
+  char value[64];
+  std::snprintf(value, sizeof(value), " = %.4f", report.target);
+  out.line(report.inspection.target + value);
+  out.line("  what cutting an edge does to it (negative: the edge speaks for it):");
+  out.line("  " + padded("head", 20) + padded("reads", 28) + padded("weight", 9) + padded("x norm", 9) + padded("first order", 13) + "exact");
+  for (const MeasuredEdge& edge : std::span(report.edges).first(std::min(report.edges.size(), static_cast<std::size_t>(rows))))
+    out.line("  " + padded(name_of(edge.edge.head), 20) + padded(edge_text(subject, edge.edge), 28) + padded(number(edge.weight), 9) +
+             padded(number(edge.write), 9) + padded(number(edge.first_order), 13) + number(edge.exact));
+  for (const RankAgreement& pair : report.agreement) {
+    char text[160];
+    std::snprintf(text, sizeof(text), "  rank agreement of %s and %s over %lld edges: %.3f", name_of(pair.first), name_of(pair.second),
+                  static_cast<long long>(pair.edges), pair.rank_correlation);
+    out.line(text);
+  }
+}
+
+void run(Options& options, const Globals& globals) {
+  const std::filesystem::path model = find_model(options.subject.model);
+  const ModelFolder folder = load_model_folder(model);
+  options.inspect.group = group_by_named(options.group);
+  options.inspect.write = !options.no_write;
+  if (options.inspect.exact > 0 && options.why.empty() && !options.sequence)
+    throw Error(ErrorKind::argument, "--exact", "needs something to measure effects on", "add --why TOKEN or --sequence");
+  if (!options.rather_than.empty() && options.why.empty())
+    throw Error(ErrorKind::argument, "--rather-than", "is given without --why", "add --why TOKEN");
+  const std::vector<SubjectTexts> all = options.subject.read(folder);
+  options.files.check(all.size());
+  Output out;
+  const bool colour = colour_wanted(STDOUT_FILENO);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Subject subject = read_subject(folder, all[i]);
+    options.inspect.target = target_of(options, folder, subject);
+    InspectReport report = inspect(folder, model.filename().string(), subject, options.inspect);
+    options.files.write(report.inspection, i);
+    if (globals.json) {
+      Json json = Json::parse(json_of(report.inspection));
+      if (options.inspect.target) {
+        json["target_value"] = report.target;
+        Json edges = Json::array();
+        for (const MeasuredEdge& edge : report.edges)
+          edges.push_back({{"head", name_of(edge.edge.head)}, {"query", edge.edge.query}, {"key", edge.edge.key}, {"weight", edge.weight},
+                           {"write", edge.write}, {"first_order", edge.first_order}, {"exact", edge.exact}});
+        json["edges"] = std::move(edges);
+        Json agreement = Json::array();
+        for (const RankAgreement& pair : report.agreement)
+          agreement.push_back({{"first", name_of(pair.first)}, {"second", name_of(pair.second)}, {"rank_correlation", pair.rank_correlation},
+                               {"shared_top", pair.shared_top}, {"top", pair.top}, {"edges", pair.edges}});
+        json["rank_agreement"] = std::move(agreement);
+      }
+      out.json(json);
+    } else if (!options.files.any()) {
+      if (i > 0) out.line("");
+      for (const ShownText& text : report.inspection.texts) out.line(padded(text.name, 8) + running_text(text));
+      for (const ShownAttention& attention : report.inspection.attentions)
+        print_rows(out, report.inspection, attention, terminal_columns(STDOUT_FILENO), colour);
+      if (options.inspect.target) print_effects(out, subject, report, options.rows);
+    }
+    out.flush();
+  }
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& program, Globals& globals) {
+  CLI::App* command = program.add_subcommand("inspect", "What every head looks at, what it writes, and what matters");
+  auto options = std::make_shared<Options>();
+  options->subject.add_to(*command);
+  command->add_option("--attention", options->inspect.attentions, "encoder, decoder or cross (default: all there are)")
+      ->delimiter(',')->allow_extra_args(false);
+  command->add_option("--layers", options->inspect.layers, "Layers from 0, -1 the last (default: all)")->delimiter(',')->allow_extra_args(false);
+  command->add_option("--heads", options->inspect.heads, "Heads from 0, -1 the last (default: all)")->delimiter(',')->allow_extra_args(false);
+  command->add_flag("--mean-heads", options->inspect.mean_heads, "One matrix a layer: the mean over its heads");
+  command->add_option("--group", options->group, "Show tokens as token, character, word or blank-separated")->capture_default_str();
+  command->add_option("--source-words", options->inspect.source_words, "The source with blanks between its words, to group by these");
+  command->add_option("--target-words", options->inspect.target_words, "The same of the target, or of the text of a single stack");
+  command->add_flag("--no-write", options->no_write, "Leave out weight x norm of what an edge writes");
+  command->add_option("--why", options->why, "Token (or class) whose logit is explained")->type_name("TOKEN");
+  command->add_option("--rather-than", options->rather_than, "Explain the logit's difference from this one's")->type_name("TOKEN");
+  command->add_option("--at", options->at, "Position whose next token is explained (default: where TOKEN comes, else the last)")->type_name("N");
+  command->add_flag("--sequence", options->sequence, "Explain the log-probability of the whole text");
+  command->add_option("--exact", options->inspect.exact, "Cut so many edges for real, those with the largest first-order effects")->type_name("N");
+  command->add_option("--rows", options->rows, "Edges listed")->capture_default_str()->check(CLI::PositiveNumber);
+  options->files.add_to(*command);
+  command->footer(
+      "Examples:\n"
+      "  attend inspect 我喜欢学习中文。\n"
+      "  attend inspect 我喜欢学习中文。 --why Chinese --exact 200\n"
+      "  attend inspect 我喜欢学习中文。 --why Chinese --rather-than English --output why.svg --picture measures\n"
+      "  attend inspect --model tang-quatrains 床前明月光 --layers -1 --output page.html --output weights.npz\n"
+      "  attend inspect --file sentences.txt --attention cross --output pictures/line-{}.svg");
+  command->callback([options, &globals] { run(*options, globals); });
+}
+
+}  // namespace attend::cli

@@ -1,0 +1,154 @@
+#include "inspection_files.h"
+
+#include <array>
+#include <filesystem>
+#include <iostream>
+#include <set>
+
+#include "attend/error.h"
+#include "attend/files.h"
+
+namespace attend::cli {
+namespace {
+
+constexpr std::array<const char*, 7> pictures = {"matrix", "lines", "text", "wall", "measures", "bars", "rows"};
+
+std::string ending_of(const std::string& name) {
+  const std::string file = std::filesystem::path(name).filename().string();
+  for (const char* long_ending : {".rows.csv", ".heads.csv"})
+    if (file.ends_with(long_ending)) return long_ending;
+  return std::filesystem::path(file).extension().string();
+}
+
+std::string numbered(std::string name, std::size_t subject) {
+  if (const std::size_t place = name.find("{}"); place != std::string::npos) name.replace(place, 2, std::to_string(subject + 1));
+  return name;
+}
+
+// The attention, layer and head that a picture of one matrix shows: cross-attention where there is one, whose last layer
+// but one aligns best (Garg et al. 2019), else the last attention's last layer; the first head that was chosen.
+Place place_of(const Inspection& inspection) {
+  const ShownAttention* shown = &inspection.attentions.back();
+  for (const ShownAttention& attention : inspection.attentions)
+    if (attention.name == "cross") shown = &attention;
+  const std::size_t layers = shown->layers.size();
+  return {shown->name, shown->layers[shown->name == "cross" && layers > 1 ? layers - 2 : layers - 1], shown->heads.front()};
+}
+
+const ShownAttention& attention_of(const Inspection& inspection, const std::string& name) {
+  for (const ShownAttention& attention : inspection.attentions)
+    if (attention.name == name) return attention;
+  return inspection.attentions.back();
+}
+
+}  // namespace
+
+void InspectionFiles::add_to(CLI::App& command) {
+  command.add_option("--output,-o", names,
+                     "Write files, told by their ending: .svg .png (pictures), .html (a page that stands alone), .csv .rows.csv "
+                     ".heads.csv .json .npy .npz; {} in a name: the number of the text")
+      ->type_name("FILE")->allow_extra_args(false);
+  command.add_option("--picture", picture, "matrix, lines, text, wall, measures, bars or rows (default: matrix, or wall for several heads)")
+      ->check(CLI::IsMember(pictures));
+  command.add_option("--measure", measure, "What a picture shows: weight, write (weight x norm), first_order or exact (default: weight)");
+  command.add_option("--query", query, "The query whose row is brought out, from 0 (pictures text and lines)")->type_name("N");
+  command.add_option("--title", title, "Title of pictures (default: made from what is shown)");
+  command.add_option("--theme", theme, "light or dark")->check(CLI::IsMember({"light", "dark"}))->capture_default_str();
+  command.add_option("--language", language, "Language of pictures and pages: en or zh")->check(CLI::IsMember({"en", "zh"}))->capture_default_str();
+  command.add_option("--scale", scale, "Pixels of a .png for one of the .svg; 3.125 is 300 dpi")->check(CLI::Range(0.1, 20.0))->capture_default_str();
+  command.add_flag("--logarithmic", logarithmic, "Shade weights on three decades: for long texts");
+}
+
+void InspectionFiles::check(std::size_t subjects) const {
+  static const std::set<std::string> known = {".svg", ".png", ".html", ".csv", ".rows.csv", ".heads.csv", ".json", ".npy", ".npz"};
+  for (const std::string& name : names) {
+    if (!known.contains(ending_of(name)))
+      throw Error(ErrorKind::argument, name, join("the ending \"", ending_of(name), "\" is not known"),
+                  "use .svg, .png, .html, .csv, .rows.csv, .heads.csv, .json, .npy or .npz");
+    if (subjects > 1 && name.find("{}") == std::string::npos)
+      throw Error(ErrorKind::argument, name, join("is one file for ", subjects, " texts"), "put {} in its name: picture-{}.svg");
+  }
+}
+
+void InspectionFiles::write(const Inspection& inspection, std::size_t subject) const {
+  PictureOptions options;
+  options.theme = theme == "dark" ? Theme::dark : Theme::light;
+  options.language = language == "zh" ? PictureLanguage::chinese : PictureLanguage::english;
+  options.title = title;
+  options.logarithmic = logarithmic;
+
+  const auto svg = [&] {
+    if (!inspection.outcomes.empty() && picture.empty() && inspection.attentions.empty()) return outcomes_svg(inspection, options);
+    const Place place = place_of(inspection);
+    const ShownAttention& attention = attention_of(inspection, place.attention);
+    const std::string shown = measure.empty() ? attention.measures.front().name : measure;
+    const std::string kind = !picture.empty() ? picture : attention.layers.size() * attention.heads.size() > 1 ? "wall" : "matrix";
+    if (kind == "wall") return wall_svg(inspection, place.attention, shown, attention.metrics.empty() ? "" : attention.metrics.front().name, options);
+    if (kind == "lines") {
+      std::vector<int> heads = attention.heads;
+      if (heads.size() > 8) heads.resize(8);
+      return lines_svg(inspection, place.attention, place.layer, heads, shown, query, options);
+    }
+    if (kind == "text") return text_svg(inspection, place, shown, query < 0 ? 0 : query, options);
+    if (kind == "measures") {
+      std::vector<std::string> all;
+      for (const Measure& one : attention.measures) all.push_back(one.name);
+      return measures_svg(inspection, place, all, options);
+    }
+    if (kind == "bars") {
+      std::vector<std::string> all;
+      for (const HeadMetric& one : attention.metrics) all.push_back(one.name);
+      return head_bars_svg(inspection, place.attention, all, options);
+    }
+    if (kind == "rows") {
+      std::vector<int> heads = attention.heads;
+      if (heads.size() > 8) heads.resize(8);
+      if (attention.statistics.empty()) throw Error(ErrorKind::argument, "--picture rows", "there are no statistics of rows");
+      return row_lines_svg(inspection, place.attention, place.layer, heads, attention.statistics.front().name, options);
+    }
+    return heat_map_svg(inspection, place, shown, options);
+  };
+  const auto npy = [&] {
+    const ShownAttention& attention = attention_of(inspection, place_of(inspection).attention);
+    for (const Measure& one : attention.measures) {
+      if (!measure.empty() && one.name != measure) continue;
+      const auto size = [](std::size_t count) { return static_cast<std::int64_t>(count); };
+      const std::int64_t shape[] = {size(attention.layers.size()), size(attention.heads.size()),
+                                    size(inspection.texts[attention.query_text].tokens.size()),
+                                    size(inspection.texts[attention.key_text].tokens.size())};
+      return npy_of(one.values, shape);
+    }
+    throw Error(ErrorKind::argument, "--measure", join("\"", measure, "\" was not measured"));
+  };
+
+  for (const std::string& name : names) {
+    const std::string path = numbered(name, subject), ending = ending_of(name);
+    if (ending == ".svg") write_file(path, svg());
+    if (ending == ".png") {
+      const PngImage image = png_of(svg(), scale);
+      if (!image.missing.empty())
+        std::cerr << "attend: " << path << ": no installed font has " << image.missing << "; install fonts for them (fonts-noto-cjk, say)\n";
+      write_file(path, image.bytes);
+    }
+    if (ending == ".html") write_file(path, html_of(inspection, options.language));
+    if (ending == ".csv") write_file(path, csv_of_cells(inspection));
+    if (ending == ".rows.csv") write_file(path, csv_of_rows(inspection));
+    if (ending == ".heads.csv") write_file(path, csv_of_heads(inspection));
+    if (ending == ".json") write_file(path, json_of(inspection));
+    if (ending == ".npz") write_file(path, npz_of(inspection));
+    if (ending == ".npy") write_file(path, npy());
+  }
+}
+
+std::string running_text(const ShownText& text) {
+  std::string line;
+  bool after_special = false;
+  for (const ShownToken& token : text.tokens) {
+    if (!line.empty() && (token.special || token.blank_before || after_special)) line += ' ';
+    line += token.text;
+    after_special = token.special;
+  }
+  return line;
+}
+
+}  // namespace attend::cli

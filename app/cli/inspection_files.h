@@ -1,0 +1,31 @@
+// --output FILE of the inspecting commands: what is written is told by the ending.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "attend/pictures.h"
+
+namespace attend::cli {
+
+struct InspectionFiles {
+  std::vector<std::string> names;
+  std::string picture, measure, theme = "light", language = "en", title;
+  std::int64_t query = -1;
+  double scale = 2;
+  bool logarithmic = false;
+
+  void add_to(CLI::App& command);
+  bool any() const { return !names.empty(); }
+  // Error(argument): an ending that is not known, or one name for several subjects.
+  void check(std::size_t subjects) const;
+  // Writes every file; `{}` in a name stands for the subject's number, from 1.
+  void write(const Inspection& inspection, std::size_t subject) const;
+};
+
+// "我喜欢学习中文。": a text as people read it.
+std::string running_text(const ShownText& text);
+
+}  // namespace attend::cli

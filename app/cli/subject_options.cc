@@ -1,0 +1,48 @@
+#include "subject_options.h"
+
+#include "attend/error.h"
+
+namespace attend::cli {
+
+void SubjectFlags::add_to(CLI::App& command) {
+  command.add_option("texts", texts, "Texts: sources of a translator, else what the model reads")->type_name("TEXT...");
+  command.add_option("--model,-m", model, "Model folder, or the name of a model that ships")->capture_default_str();
+  command.add_option("--target,-t", target, "Target text of a translator (default: what it writes itself, greedily)");
+  command.add_option("--to", to, "Language wanted of a translator (default: told by the script of the source)");
+  command.add_option("--file,-f", file, "Read texts from a file, one a line; -: standard input. A line with a tab is source and target");
+  command.add_flag("--replace-invalid", read_options.replace_invalid, "Replace ill-formed UTF-8 by U+FFFD instead of refusing it");
+}
+
+std::vector<SubjectTexts> SubjectFlags::read(const ModelFolder& folder) const {
+  const TransformerConfig& config = folder.model.config();
+  const bool pair = config.encoder && config.decoder;
+  std::vector<SubjectTexts> all;
+  const auto add = [&](const std::string& line, bool may_have_target) {
+    SubjectTexts subject;
+    subject.language = to;
+    if (!pair) {
+      subject.text = line;
+    } else {
+      const std::size_t tab = may_have_target ? line.find('\t') : std::string::npos;
+      subject.source = line.substr(0, tab);
+      if (tab != std::string::npos) subject.target = line.substr(tab + 1);
+    }
+    all.push_back(std::move(subject));
+  };
+  for (const std::string& text : texts) add(text, false);
+  if (!file.empty()) {
+    LineReader reader(file, read_options);
+    for (std::string line; reader.next(line);)
+      if (!line.empty()) add(line, true);
+  }
+  if (all.empty()) throw Error(ErrorKind::argument, "texts", "there is none", "give a text, or --file FILE");
+  if (!target.empty()) {
+    if (!pair) throw Error(ErrorKind::argument, "--target", "this model has one text only", "leave it out");
+    if (all.size() > 1)
+      throw Error(ErrorKind::argument, "--target", join("is given for ", all.size(), " sources"), "give one source, or a --file of source, tab, target");
+    all.front().target = target;
+  }
+  return all;
+}
+
+}  // namespace attend::cli

@@ -1,0 +1,24 @@
+// The texts that a command inspects: from the command line or a file, for one stack or two.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "attend/corpus.h"
+#include "attend/subject.h"
+
+namespace attend::cli {
+
+struct SubjectFlags {
+  std::string model = "tatoeba-zh-en";
+  std::vector<std::string> texts;
+  std::string target, to, file;
+  ReadOptions read_options;
+
+  void add_to(CLI::App& command);
+  // At least one. Error(argument): none, or a target for several sources.
+  std::vector<SubjectTexts> read(const ModelFolder& folder) const;
+};
+
+}  // namespace attend::cli

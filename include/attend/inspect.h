@@ -1,0 +1,55 @@
+// A whole inspection of one subject: what each head looks at, what it writes and what matters, merged to words and ready
+// to be drawn or written to files (pictures.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attend/importance.h"
+#include "attend/pictures.h"
+#include "attend/subject.h"
+#include "attend/words.h"
+
+namespace attend {
+
+struct InspectOptions {
+  // Which attentions: "encoder", "decoder", "cross"; empty: all that the model has. Layers and heads from 0, negative
+  // ones from the end; empty: all.
+  std::vector<std::string> attentions;
+  std::vector<int> layers, heads;
+  bool mean_heads = false;         // one matrix a layer, the mean over the heads chosen (mean_of_all)
+
+  GroupBy group = GroupBy::word;
+  std::string source_words, target_words;  // the texts segmented by blanks, instead of `group`
+
+  bool write = true;               // weight x norm of what it writes
+  std::optional<Target> target;    // with it, first-order effects of all edges
+  std::int64_t exact = 0;          // so many edges with the largest first-order effects are cut and measured, too
+  bool statistics = true;          // rows: entropy, mean distance, weight on first, self and previous token
+  std::int64_t most_bytes = std::int64_t{1} << 30;
+};
+
+// How a target reads: "robots rather than machine at position 3".
+std::string describe(const Target& target, const Subject& subject, const ModelFolder& folder);
+
+struct InspectReport {
+  Inspection inspection;             // values between groups
+  double target = 0;                 // value of the target; 0 without one
+  // Between tokens, with a target: those measured exactly, largest exact effect first; without any, the thousand of
+  // the largest first-order effects.
+  std::vector<MeasuredEdge> edges;
+  std::vector<RankAgreement> agreement;  // over the edges measured exactly; without these, over all edges
+};
+
+// `model` is the name for captions. Weights are merged by sum over the keys and mean over the queries of a group, what is
+// written likewise, effects by sums (see words.h). Error(argument) for attentions, layers and heads that the model does
+// not have (with those it has), and where the matrices would need more than most_bytes (with the estimate).
+InspectReport inspect(const ModelFolder& folder, const std::string& model, const Subject& subject,
+                      const InspectOptions& options = {});
+
+// Entries of the shown texts, for callers that draw something else: one a group.
+ShownText shown_text(const std::string& name, const std::vector<TokenGroup>& groups, const std::vector<Piece>& pieces);
+
+}  // namespace attend

@@ -1,0 +1,52 @@
+// The texts of an inspection as a model reads them: ids for its stacks, readable pieces for people, and the token that
+// comes after each row.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attend/checkpoint.h"
+#include "attend/importance.h"
+#include "attend/words.h"
+
+namespace attend {
+
+// What is given: `source` and, if wanted, `target` for an encoder-decoder, `text` for a single stack.
+struct SubjectTexts {
+  std::optional<std::string> source, target, text;
+  std::string language;  // wanted of an encoder-decoder; empty: told from the script of the source
+
+  bool operator==(const SubjectTexts&) const = default;
+};
+
+struct Subject {
+  SubjectTexts texts;                // completed with the language and with the target that the model wrote
+  ModelInput input;
+  // One token a row of the stack that has logits: a decoder's row is followed by it, -1 where the text ends; an encoder
+  // alone reads it there.
+  std::vector<std::int32_t> next;
+  std::vector<Piece> source, target;  // of the rows of encoder and decoder; empty where there is no such stack
+};
+
+struct SubjectOptions {
+  bool write_target = true;              // without a target, let the model write one, greedily
+  std::function<bool()> cancelled = {};  // asked between the steps of writing
+};
+
+// Error(argument): texts the model has no use for, or lacks, a language it does not know; Error(text): ill-formed, empty
+// where it must not be, more tokens than the model has positions; Error(config): a model without tokenizer, of features.
+Subject read_subject(const ModelFolder& folder, SubjectTexts texts, const SubjectOptions& options = {});
+
+// What the model writes, greedily, with a probe in every pass of it (edits, say): after the source for an encoder-decoder,
+// which may be null for none; after the text for a decoder alone. Ids without the end; at most as many as the model has
+// positions. Error(config): a model without decoder.
+std::vector<std::int32_t> write_on(const ModelFolder& folder, const Subject& subject, Probe* probe,
+                                   const SubjectOptions& options = {});
+
+// Labels for log_probability_of(): what follows each row of a decoder; none at the end of an open text.
+Target probability_of_text(const Subject& subject);
+
+}  // namespace attend

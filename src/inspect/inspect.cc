@@ -1,0 +1,307 @@
+#include "attend/inspect.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <initializer_list>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "attend/error.h"
+#include "core/names.h"
+
+namespace attend {
+namespace {
+
+constexpr std::size_t most_listed_edges = 1000;
+
+// One attention of the model, with the layers and heads that were asked for.
+struct AttentionPart {
+  std::string name;
+  StackKind stack = StackKind::decoder;
+  Part part = Part::self;
+};
+
+std::vector<AttentionPart> parts_of(const TransformerConfig& config) {
+  std::vector<AttentionPart> parts;
+  if (config.encoder) parts.push_back({"encoder", StackKind::encoder, Part::self});
+  if (config.decoder) parts.push_back({"decoder", StackKind::decoder, Part::self});
+  if (config.encoder && config.decoder) parts.push_back({"cross", StackKind::decoder, Part::cross});
+  return parts;
+}
+
+std::vector<AttentionPart> chosen_parts(const TransformerConfig& config, const std::vector<std::string>& names) {
+  const std::vector<AttentionPart> all = parts_of(config);
+  if (names.empty()) return all;
+  std::vector<AttentionPart> chosen;
+  for (const std::string& name : names) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const AttentionPart& part) { return part.name == name; });
+    if (found != all.end()) {
+      if (std::none_of(chosen.begin(), chosen.end(), [&](const AttentionPart& part) { return part.name == name; })) chosen.push_back(*found);
+      continue;
+    }
+    std::string known;
+    for (const AttentionPart& part : all) known += (known.empty() ? "" : ", ") + part.name;
+    throw Error(ErrorKind::argument, "attentions", join("the model has no attention \"", name.substr(0, 40), "\""), "it has " + known);
+  }
+  return chosen;
+}
+
+// Numbers from 0, negative ones from the end, each once and rising.
+std::vector<int> chosen_numbers(const std::vector<int>& wanted, std::int64_t count, const std::string& what) {
+  std::vector<int> numbers;
+  if (wanted.empty())
+    for (int i = 0; i < count; ++i) numbers.push_back(i);
+  for (const int number : wanted) {
+    const std::int64_t from_front = number < 0 ? count + number : number;
+    if (from_front < 0 || from_front >= count)
+      throw Error(ErrorKind::argument, what, join("there is no ", what, " ", number),
+                  join("give 0 to ", count - 1, ", or -1 to ", -count, " counted from the end"));
+    numbers.push_back(static_cast<int>(from_front));
+  }
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
+}
+
+// A stack's rows and how they are merged.
+struct Side {
+  std::vector<Piece> pieces;
+  std::vector<TokenGroup> groups;
+};
+
+Side side_of(const std::vector<Piece>& pieces, GroupBy by, const std::string& words, const Tokenizer* tokenizer) {
+  if (words.empty()) return {pieces, group(pieces, by)};
+  return {pieces, group_by_segmentation(pieces, words, tokenizer ? tokenizer->normalisation() : Normalisation::none)};
+}
+
+std::vector<double> row_values(const Tensor& weight, const std::function<double(std::int64_t, std::int64_t, double)>& term) {
+  std::vector<double> rows(static_cast<std::size_t>(weight.rows()));
+  for (std::int64_t query = 0; query < weight.rows(); ++query)
+    for (std::int64_t key = 0; key < weight.width(); ++key)
+      rows[static_cast<std::size_t>(query)] += term(query, key, static_cast<double>(weight.at(query, key)));
+  return rows;
+}
+
+// The mean over the tokens of every group.
+void append_means(const std::vector<double>& rows, const std::vector<TokenGroup>& groups, std::vector<float>& out) {
+  for (const TokenGroup& group : groups) {
+    double sum = 0;
+    for (std::int64_t row = group.begin; row < group.end; ++row) sum += rows[static_cast<std::size_t>(row)];
+    out.push_back(static_cast<float>(sum / static_cast<double>(group.size())));
+  }
+}
+
+struct RowKind {
+  const char* name;
+  const char* unit;
+  double (*term)(std::int64_t query, std::int64_t key, double weight);
+};
+
+constexpr RowKind row_kinds[] = {
+    {"entropy", "nats", [](std::int64_t, std::int64_t, double weight) { return weight > 0 ? -weight * std::log(weight) : 0.0; }},
+    {"distance", "tokens",
+     [](std::int64_t query, std::int64_t key, double weight) { return weight * std::abs(static_cast<double>(query - key)); }},
+    {"on first", "", [](std::int64_t, std::int64_t key, double weight) { return key == 0 ? weight : 0.0; }},
+    {"on self", "", [](std::int64_t query, std::int64_t key, double weight) { return key == query ? weight : 0.0; }},
+    {"on previous", "", [](std::int64_t query, std::int64_t key, double weight) { return key == query - 1 ? weight : 0.0; }},
+};
+
+void append_merged(const Tensor& values, const Side& queries, const Side& keys, Merge how, std::vector<float>& out) {
+  const std::vector<float> merged = merge(values.to_vector(), queries.groups, keys.groups, how);
+  out.insert(out.end(), merged.begin(), merged.end());
+}
+
+// 1 for pairs of groups of which no token may look at any of the other's.
+void hide_groups(const TransformerConfig& config, const StackConfig& stack, const std::vector<TokenGroup>& groups,
+                 std::vector<std::uint8_t>& masked) {
+  if (!stack.causal && config.window == 0) return;
+  const auto visible = [&](const TokenGroup& query, const TokenGroup& key) {
+    for (std::int64_t q = query.begin; q < query.end; ++q)
+      for (std::int64_t k = key.begin; k < key.end; ++k)
+        if ((!stack.causal || k <= q) && (config.window == 0 || std::abs(q - k) < config.window)) return true;
+    return false;
+  };
+  for (const TokenGroup& query : groups)
+    for (const TokenGroup& key : groups) masked.push_back(visible(query, key) ? 0 : 1);
+}
+
+// values [layers, heads, cells] -> [layers, cells]; what was not measured (NaN) takes no part.
+void mean_over_heads(std::vector<float>& values, std::size_t layers, std::size_t heads) {
+  const std::size_t cells = values.size() / (layers * heads);
+  std::vector<float> means(layers * cells);
+  for (std::size_t layer = 0; layer < layers; ++layer)
+    for (std::size_t cell = 0; cell < cells; ++cell) {
+      double sum = 0;
+      std::size_t known = 0;
+      for (std::size_t head = 0; head < heads; ++head) {
+        const float value = values[(layer * heads + head) * cells + cell];
+        if (std::isnan(value)) continue;
+        sum += static_cast<double>(value);
+        ++known;
+      }
+      means[layer * cells + cell] = known ? static_cast<float>(sum / static_cast<double>(known)) : std::numeric_limits<float>::quiet_NaN();
+    }
+  values = std::move(means);
+}
+
+void take_means(ShownAttention& attention, std::initializer_list<Measure*> measures, std::vector<RowStatistic>& rows,
+                std::vector<HeadMetric>& metrics) {
+  const std::size_t layers = attention.layers.size(), heads = attention.heads.size();
+  for (Measure* measure : measures)
+    if (!measure->values.empty()) mean_over_heads(measure->values, layers, heads);
+  for (RowStatistic& row : rows) mean_over_heads(row.values, layers, heads);
+  for (HeadMetric& metric : metrics) mean_over_heads(metric.values, layers, heads);
+  attention.heads = {mean_of_all};
+}
+
+std::string unit_of(const Target& target) { return target.kind == Target::Kind::log_probability ? "nats" : "logit"; }
+
+std::string token_text(std::int32_t token, const ModelFolder& folder) {
+  const std::shared_ptr<const Tokenizer>& tokenizer = folder.target ? folder.target : folder.source;
+  return tokenizer ? tokenizer->readable(token) : join("token ", token);
+}
+
+}  // namespace
+
+ShownText shown_text(const std::string& name, const std::vector<TokenGroup>& groups, const std::vector<Piece>& pieces) {
+  ShownText text{name, {}};
+  for (const TokenGroup& group : groups)
+    text.tokens.push_back({group.text, group.special(), pieces[static_cast<std::size_t>(group.begin)].blank_before});
+  return text;
+}
+
+std::string describe(const Target& target, const Subject& subject, const ModelFolder& folder) {
+  const auto class_name = [&](std::int32_t label) {
+    const auto& classes = folder.task.classes;
+    return static_cast<std::size_t>(label) < classes.size() ? classes[static_cast<std::size_t>(label)] : join("class ", label);
+  };
+  const std::size_t rows = subject.target.empty() ? subject.source.size() : subject.target.size();
+  const std::int64_t position = target.position < 0 ? static_cast<std::int64_t>(rows) - 1 : target.position;
+  switch (target.kind) {
+    case Target::Kind::logit: return join("logit of ", token_text(target.token, folder), " at position ", position);
+    case Target::Kind::difference:
+      return join(token_text(target.token, folder), " rather than ", token_text(target.other, folder), " at position ", position);
+    case Target::Kind::log_probability: return "log-probability of the text";
+    case Target::Kind::class_logit: return "logit of " + class_name(target.token);
+    case Target::Kind::class_difference: return class_name(target.token) + " rather than " + class_name(target.other);
+  }
+  return "";
+}
+
+InspectReport inspect(const ModelFolder& folder, const std::string& model, const Subject& subject, const InspectOptions& options) {
+  const TransformerConfig& config = folder.model.config();
+  const std::vector<AttentionPart> parts = chosen_parts(config, options.attentions);
+  const std::vector<int> heads = chosen_numbers(options.heads, config.heads, "head");
+
+  const Side source = side_of(subject.source, options.group, options.source_words, folder.source.get());
+  const Side target = side_of(subject.target, options.group, options.target_words, folder.target.get());
+
+  InspectReport report;
+  Inspection& shown = report.inspection;
+  shown.model = model;
+  shown.fingerprint = fingerprint(folder.model);
+  if (options.target) shown.target = describe(*options.target, subject, folder);
+  const bool pair = config.encoder && config.decoder;
+  if (!source.pieces.empty()) shown.texts.push_back(shown_text(pair ? "source" : "text", source.groups, source.pieces));
+  if (!target.pieces.empty()) shown.texts.push_back(shown_text(pair ? "target" : "text", target.groups, target.pieces));
+  const bool merged = source.groups.size() != source.pieces.size() || target.groups.size() != target.pieces.size();
+  if (merged) shown.note = "tokens merged to words: weights by sum over keys and mean over queries, effects by sums";
+
+  EdgeOptions edges;
+  edges.write = options.write;
+  edges.first_order = options.target.has_value();
+  edges.most_bytes = options.most_bytes;
+  for (const AttentionPart& part : parts) {
+    const auto& stack = part.stack == StackKind::encoder ? config.encoder : config.decoder;
+    for (const int layer : chosen_numbers(options.layers, stack->layers, "layer"))
+      for (const int head : heads) edges.heads.push_back({part.stack, layer, part.part, head});
+  }
+  EdgeReport effects = edge_effects(folder.model, subject.input, options.target, edges);
+  report.target = effects.target;
+
+  if (options.target) {
+    if (options.exact > 0) {
+      report.edges = effects.largest(EdgeMeasure::first_order, options.exact);
+      measure_exactly(folder.model, subject.input, *options.target, report.edges);
+      std::stable_sort(report.edges.begin(), report.edges.end(),
+                       [](const MeasuredEdge& a, const MeasuredEdge& b) { return std::abs(a.exact) > std::abs(b.exact); });
+      report.agreement = rank_agreement(report.edges);
+    } else {
+      report.edges = effects.largest(EdgeMeasure::first_order, std::numeric_limits<std::int64_t>::max());
+      report.agreement = rank_agreement(report.edges);
+      if (report.edges.size() > most_listed_edges) report.edges.resize(most_listed_edges);
+    }
+  }
+
+  for (const AttentionPart& part : parts) {
+    const Side& queries = part.stack == StackKind::encoder ? source : target;
+    const Side& keys = part.part == Part::cross || part.stack == StackKind::encoder ? source : target;
+    const auto& stack = part.stack == StackKind::encoder ? config.encoder : config.decoder;
+    ShownAttention attention;
+    attention.name = part.name;
+    attention.query_text = &queries == &source ? 0 : shown.texts.size() - 1;
+    attention.key_text = &keys == &source ? 0 : shown.texts.size() - 1;
+    attention.layers = chosen_numbers(options.layers, stack->layers, "layer");
+    attention.heads = heads;
+
+    Measure weight{"weight", "", MeasureKind::share, {}}, write{"write", "", MeasureKind::magnitude, {}};
+    Measure first_order{"first_order", options.target ? unit_of(*options.target) : "", MeasureKind::effect, {}};
+    Measure exact{"exact", first_order.unit, MeasureKind::effect, {}};
+    std::vector<RowStatistic> rows;
+    std::vector<HeadMetric> metrics;
+    for (const RowKind& kind : row_kinds) {
+      if (part.part == Part::cross && std::string_view(kind.name) != "entropy") continue;  // positions of two texts
+      rows.push_back({kind.name, kind.unit, {}});
+      metrics.push_back({kind.name, kind.unit, {}});
+    }
+    for (const HeadEdges& head : effects.heads) {
+      if (head.head.stack != part.stack || head.head.part != part.part) continue;
+      append_merged(head.weight, queries, keys, Merge::weights, weight.values);
+      if (options.write) append_merged(head.write, queries, keys, Merge::weights, write.values);
+      if (options.target) append_merged(head.first_order, queries, keys, Merge::effects, first_order.values);
+      for (std::size_t kind = 0; kind < rows.size(); ++kind) {
+        const std::vector<double> values = row_values(head.weight, row_kinds[kind].term);
+        append_means(values, queries.groups, rows[kind].values);
+        double sum = 0;
+        for (const double value : values) sum += value;
+        metrics[kind].values.push_back(static_cast<float>(sum / static_cast<double>(values.size())));
+      }
+    }
+    if (options.exact > 0 && options.target) {
+      // Exact effects are known of some edges only; a pair of groups has the sum of those that are.
+      const auto group_of = [](const std::vector<TokenGroup>& groups, std::int64_t token) {
+        const auto at = std::upper_bound(groups.begin(), groups.end(), token, [](std::int64_t t, const TokenGroup& g) { return t < g.end; });
+        return static_cast<std::size_t>(at - groups.begin());
+      };
+      const std::size_t cells = queries.groups.size() * keys.groups.size();
+      exact.values.assign(attention.layers.size() * heads.size() * cells, std::numeric_limits<float>::quiet_NaN());
+      for (const MeasuredEdge& edge : report.edges) {
+        const HeadPlace& place = edge.edge.head;
+        if (place.stack != part.stack || place.part != part.part) continue;
+        const auto layer = std::lower_bound(attention.layers.begin(), attention.layers.end(), place.layer) - attention.layers.begin();
+        const auto head = std::lower_bound(heads.begin(), heads.end(), place.head) - heads.begin();
+        float& cell = exact.values[(static_cast<std::size_t>(layer) * heads.size() + static_cast<std::size_t>(head)) * cells +
+                                   group_of(queries.groups, edge.edge.query) * keys.groups.size() + group_of(keys.groups, edge.edge.key)];
+        cell = (std::isnan(cell) ? 0.0f : cell) + static_cast<float>(edge.exact);
+      }
+    }
+    if (part.part == Part::self) hide_groups(config, *stack, queries.groups, attention.masked);
+    if (options.mean_heads) take_means(attention, {&weight, &write, &first_order, &exact}, rows, metrics);
+    attention.measures.push_back(std::move(weight));
+    if (options.write) attention.measures.push_back(std::move(write));
+    if (options.target) attention.measures.push_back(std::move(first_order));
+    if (options.target && options.exact > 0) attention.measures.push_back(std::move(exact));
+    if (options.statistics) {
+      attention.statistics = std::move(rows);
+      attention.metrics = std::move(metrics);
+    }
+    shown.attentions.push_back(std::move(attention));
+  }
+  check(shown);
+  return report;
+}
+
+}  // namespace attend

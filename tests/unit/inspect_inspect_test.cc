@@ -1,0 +1,219 @@
+// Whole inspections: what is asked reaches the right numbers, merged and named.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <functional>
+
+#include "attend/error.h"
+#include "attend/inspect.h"
+#include "attend/translate.h"
+
+namespace attend {
+namespace {
+
+const ModelFolder& translator() {
+  static const ModelFolder folder = load_model_folder(std::filesystem::path(ATTEND_SOURCE_DIR) / "weights/tatoeba-zh-en");
+  return folder;
+}
+const ModelFolder& poet() {
+  static const ModelFolder folder = load_model_folder(std::filesystem::path(ATTEND_SOURCE_DIR) / "weights/tang-quatrains");
+  return folder;
+}
+
+Subject pair(const char* source = "我喜欢学习中文。", const char* target = "I like learning Chinese.") {
+  SubjectTexts texts;
+  texts.source = source;
+  if (target) texts.target = target;
+  return read_subject(translator(), texts);
+}
+
+void expect_error(ErrorKind kind, const std::vector<std::string>& words, const std::function<void()>& act) {
+  try {
+    act();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    for (const std::string& word : words) EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what() << " lacks " << word;
+  }
+}
+
+TEST(Subject, PairIsReadAsTheTranslatorReadsIt) {
+  const Subject subject = pair();
+  const Translator translator_of_folder(translator());
+  EXPECT_EQ(subject.texts.language, "en");
+  EXPECT_EQ(subject.input.source, encode_source(translator().task, *translator().source, "我喜欢学习中文。", "en"));
+  EXPECT_EQ(subject.input.ids.front(), first_token(*translator().target));
+  EXPECT_EQ(subject.next.size(), subject.input.ids.size());
+  EXPECT_EQ(std::vector<std::int32_t>(subject.input.ids.begin() + 1, subject.input.ids.end()),
+            std::vector<std::int32_t>(subject.next.begin(), subject.next.end() - 1));
+  EXPECT_EQ(subject.next.back(), translator().target->specials().eos);
+  EXPECT_EQ(subject.source.size(), subject.input.source.size());
+  EXPECT_EQ(subject.target.size(), subject.input.ids.size());
+}
+
+TEST(Subject, WhatTheModelWritesIsItsGreedyTranslation) {
+  const Subject subject = pair("我喜欢学习中文。", nullptr);
+  TranslateOptions greedy;
+  greedy.decode.strategy = Strategy::greedy;
+  const Translation expected = Translator(translator()).translate("我喜欢学习中文。", greedy);
+  EXPECT_EQ(*subject.texts.target, expected.text());
+  Recorder recorder({parse_site("decoder.1.cross.weights")});
+  EXPECT_EQ(write_on(translator(), subject, &recorder), write_on(translator(), subject, nullptr)) << "looking changes nothing";
+  EXPECT_TRUE(recorder.has(parse_site("decoder.1.cross.weights"), 0));
+}
+
+TEST(Subject, DecoderAloneReadsText) {
+  SubjectTexts texts;
+  texts.text = "床前明月光";
+  const Subject subject = read_subject(poet(), texts);
+  EXPECT_TRUE(subject.input.source.empty());
+  EXPECT_EQ(subject.input.ids.size(), 6u);
+  EXPECT_EQ(subject.next.back(), -1);
+  GenerateOptions greedy;
+  greedy.decode.strategy = Strategy::greedy;
+  const Continuation expected = TextGenerator(poet()).generate("床前明月光", greedy);
+  std::vector<std::int32_t> ids = expected.hypotheses.front().tokens.ids;
+  if (expected.hypotheses.front().tokens.finished) ids.pop_back();
+  EXPECT_EQ(write_on(poet(), subject, nullptr), ids);
+}
+
+TEST(Subject, TextsThatDoNotFit) {
+  SubjectTexts texts;
+  texts.text = "x";
+  expect_error(ErrorKind::argument, {"no use for a text"}, [&] { read_subject(translator(), texts); });
+  texts = {};
+  expect_error(ErrorKind::argument, {"source", "missing"}, [&] { read_subject(translator(), texts); });
+  texts.source = "你好";
+  texts.language = "fr";
+  expect_error(ErrorKind::argument, {"fr", "zh, en"}, [&] { read_subject(translator(), texts); });
+  texts.language = "";
+  texts.source = std::string(3000, 'x') + " y";
+  for (int i = 0; i < 600; ++i) *texts.source += " word";
+  expect_error(ErrorKind::text, {"source", "at most 256"}, [&] { read_subject(translator(), texts); });
+  texts = {};
+  texts.source = "\xFF";
+  expect_error(ErrorKind::text, {"source"}, [&] { read_subject(translator(), texts); });
+  texts = {};
+  texts.source = "a";
+  expect_error(ErrorKind::argument, {"no use for a source"}, [&] { read_subject(poet(), texts); });
+}
+
+TEST(Inspect, WeightsAreSharesOfWords) {
+  const Subject subject = pair();
+  const InspectReport report = inspect(translator(), "m", subject);
+  ASSERT_EQ(report.inspection.attentions.size(), 3u);
+  for (const ShownAttention& attention : report.inspection.attentions) {
+    const std::size_t queries = report.inspection.texts[attention.query_text].tokens.size();
+    const std::size_t keys = report.inspection.texts[attention.key_text].tokens.size();
+    const Measure& weight = attention.measures.front();
+    ASSERT_EQ(weight.values.size(), 4u * 4u * queries * keys);
+    for (std::size_t row = 0; row < weight.values.size() / keys; ++row) {
+      double sum = 0;
+      for (std::size_t key = 0; key < keys; ++key) {
+        const double value = static_cast<double>(weight.values[row * keys + key]);
+        sum += value;
+        if (!attention.masked.empty() && attention.masked[(row % queries) * keys + key]) {
+          EXPECT_EQ(value, 0);
+        }
+      }
+      EXPECT_NEAR(sum, 1, 1e-5);
+    }
+    EXPECT_EQ(attention.masked.empty(), attention.name != "decoder");
+  }
+}
+
+TEST(Inspect, TokensAreTheWeightsOfTheModel) {
+  const Subject subject = pair();
+  InspectOptions options;
+  options.group = GroupBy::token;
+  options.attentions = {"cross"};
+  options.layers = {-1};
+  options.heads = {1, 3};
+  const InspectReport report = inspect(translator(), "m", subject, options);
+  const ShownAttention& attention = report.inspection.attentions.front();
+  EXPECT_EQ(attention.layers, std::vector<int>{3});
+  EXPECT_EQ(attention.heads, (std::vector<int>{1, 3}));
+
+  Recorder recorder({parse_site("decoder.3.cross.weights")});
+  RunOptions run;
+  run.probe = &recorder;
+  TokenBatch source, target;
+  source.append(subject.input.source);
+  target.append(subject.input.ids);
+  const States memory = translator().model.encode(source);
+  translator().model.decode(target, &memory, run);
+  const Tensor& weights = recorder.value(parse_site("decoder.3.cross.weights"), 0);
+  const std::size_t cells = subject.target.size() * subject.source.size();
+  for (std::size_t head = 0; head < 2; ++head)
+    for (std::size_t cell = 0; cell < cells; ++cell)
+      EXPECT_NEAR(attention.measures.front().values[head * cells + cell], weights.data()[(head == 0 ? 1 : 3) * cells + cell], 1e-6);
+  // Entropy of every row, from the same weights in double.
+  const RowStatistic& entropy = attention.statistics.front();
+  ASSERT_EQ(entropy.name, "entropy");
+  for (std::size_t query = 0; query < subject.target.size(); ++query) {
+    double expected = 0;
+    for (std::size_t key = 0; key < subject.source.size(); ++key) {
+      const double w = static_cast<double>(weights.data()[cells + query * subject.source.size() + key]);
+      if (w > 0) expected -= w * std::log(w);
+    }
+    EXPECT_NEAR(entropy.values[query], expected, 1e-5);
+  }
+
+  options.mean_heads = true;
+  const InspectReport mean = inspect(translator(), "m", subject, options);
+  EXPECT_EQ(mean.inspection.attentions.front().heads, std::vector<int>{mean_of_all});
+  for (std::size_t cell = 0; cell < cells; ++cell)
+    EXPECT_NEAR(mean.inspection.attentions.front().measures.front().values[cell],
+                (attention.measures.front().values[cell] + attention.measures.front().values[cells + cell]) / 2, 1e-6);
+}
+
+TEST(Inspect, ExactEffectsStandBesideFirstOrderOnes) {
+  const Subject subject = pair();
+  InspectOptions options;
+  options.target = logit_of(token_named(*translator().target, "\xE2\x96\x81" "Chinese"), 3);
+  options.exact = 20;
+  const InspectReport report = inspect(translator(), "m", subject, options);
+  EXPECT_NEAR(report.target, target_value(translator().model, subject.input, *options.target), 1e-9);
+  ASSERT_EQ(report.edges.size(), 20u);
+  EXPECT_EQ(report.agreement.size(), 6u);
+  std::vector<Edge> edges;
+  for (const MeasuredEdge& edge : report.edges) edges.push_back(edge.edge);
+  const std::vector<double> exact = exact_effects(translator().model, subject.input, *options.target, edges);
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    EXPECT_EQ(report.edges[i].exact, exact[i]);
+    if (i > 0) {
+      EXPECT_GE(std::abs(report.edges[i - 1].exact), std::abs(report.edges[i].exact));
+    }
+  }
+  // Every edge that was cut stands in the picture's measure, summed by words; nothing else does.
+  double shown = 0, expected = 0;
+  for (const ShownAttention& attention : report.inspection.attentions)
+    for (const float value : attention.measures.back().values)
+      if (!std::isnan(value)) shown += static_cast<double>(value);
+  for (const double effect : exact) expected += effect;
+  EXPECT_NEAR(shown, expected, 1e-4);
+  EXPECT_NE(report.inspection.target.find("Chinese"), std::string::npos);
+}
+
+TEST(Inspect, WhatDoesNotExistIsRefused) {
+  const Subject subject = pair();
+  InspectOptions options;
+  options.attentions = {"self"};
+  expect_error(ErrorKind::argument, {"\"self\"", "encoder, decoder, cross"}, [&] { inspect(translator(), "m", subject, options); });
+  options = {};
+  options.layers = {4};
+  expect_error(ErrorKind::argument, {"layer 4", "0 to 3"}, [&] { inspect(translator(), "m", subject, options); });
+  options = {};
+  options.heads = {-5};
+  expect_error(ErrorKind::argument, {"head -5", "0 to 3"}, [&] { inspect(translator(), "m", subject, options); });
+  options = {};
+  options.most_bytes = 1000;
+  expect_error(ErrorKind::argument, {}, [&] { inspect(translator(), "m", subject, options); });
+  options = {};
+  options.source_words = "我 喜欢 学习 英文 。";
+  expect_error(ErrorKind::text, {}, [&] { inspect(translator(), "m", subject, options); });
+}
+
+}  // namespace
+}  // namespace attend
