@@ -16,7 +16,7 @@ const program = process.env.ATTEND ?? join(root, 'build/dev/app/cli/attend');
 const browserPath = process.env.CHROMIUM ?? ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
 
 export async function serve(...args) {
-  const child = spawn(program, ['explore', '--no-browser', '--port', '0', '--models', join(root, 'weights'), ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(program, ['explore', ...args, '--no-browser', '--port', '0', '--models', join(root, 'weights')], { stdio: ['ignore', 'pipe', 'pipe'] });
   const address = await new Promise((done, failed) => {
     let text = '';
     const read = (chunk) => { text += chunk; const found = /http:\/\/127\.0\.0\.1:\d+\//.exec(text); if (found) done(found[0]); };

@@ -152,7 +152,7 @@ export function BenchScreen() {
     {failure.value && <div class="banner error" role="alert"><strong>{t('bench.cannot')}</strong> {failure.value} <Button label={t('undo')} small onClick={undo} /> <Button label={t('bench.again')} small onClick={askAgain} /></div>}
     <div class={`bench-body ${failure.value ? 'stale' : ''}`}>
       <Step n={1} title={t('bench.inputs')} tex={b.source === 'direct' ? 'Q,\\ K,\\ V' : b.source === 'cross' ? 'Q = XW_Q\\quad K = MW_K\\quad V = MW_V' : 'Q = XW_Q\\quad K = XW_K\\quad V = XW_V'} class="inputs">
-        {b.source === 'direct' ? <div class="flow">
+        {b.source === 'direct' ? <div class="stack">
           {input('q', 'Q', 'q', queryNames(b, b.q.length), 'q')}{input('k', 'K', 'k', keyNames(b, b.k.length), 'k')}{input('v', 'V', 'v', keyNames(b, b.v.length), 'k')}
         </div> : <>
           <div class="flow">{input('x', 'X', 'x', queryNames(b, b.x.length), 'x')}{b.source === 'cross' && input('memory', 'M', 'x', keyNames(b, b.memory.length), 'x')}</div>

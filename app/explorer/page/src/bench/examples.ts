@@ -1,7 +1,7 @@
 // Where one may begin. The first ones are the worked examples that the lessons use.
 import { normal } from './shapes';
 import { abc, emptyMask, type Bench } from './state';
-import type { Key } from '../words';
+import { t, type Key } from '../words';
 
 interface Example { id: string; title: Key; make: () => Promise<Bench> }
 
@@ -12,7 +12,7 @@ export const examples: Example[] = [
   { id: 'causal', title: 'example.causal', make: () => start({ mask: { ...emptyMask, kind: 'causal' }, chosen: { head: 0, query: 1, key: 0 } }) },
   { id: 'visual', title: 'example.visual', make: () => start({
     source: 'direct', q: [[1, 1]], k: [[1, 0], [0, 1], [1, 1]], v: [[2, 0], [0, 4], [1, 1]],
-    names: ['action'], memoryNames: ['red block', 'blue bowl', 'relation'], chosen: { head: 0, query: 0, key: 2 } }) },
+    names: [t('visual.action')], memoryNames: [t('visual.red'), t('visual.blue'), t('visual.relation')], chosen: { head: 0, query: 0, key: 2 } }) },
   { id: 'scale', title: 'example.scale', make: () => start({
     source: 'direct', q: [[8]], k: [[1], [0]], v: [[1], [0]], scale: 1, names: ['q'], memoryNames: ['k1', 'k2'], chosen: { head: 0, query: 0, key: 0 } }) },
   { id: 'heads', title: 'example.heads', make: async () => ({

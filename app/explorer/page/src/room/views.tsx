@@ -125,7 +125,8 @@ const none: number[] = [];
 export function RoomRow() {
   const r = room.value, a = site.value, w = row.value, before = baseRow.value;
   const [preview, setPreview] = useState<RowPreview & { of: number[] } | null>(null);
-  const current = !!w && rowFor.value === r;
+  const of = rowFor.value;
+  const current = !!w && !!of && of.edits === r.edits && of.input === r.input && of.at.attention === r.at.attention && of.at.head === r.at.head && of.at.query === r.at.query;
   useEffect(() => { if (current) setPreview(null); }, [current, w]);
   if (!w || !before || !a || w.attention !== r.at.attention || w.head !== r.at.head || w.query !== r.at.query) return <div class="skeleton" role="status">{t('engine.asking')}…</div>;
   const { queries, keys } = axes(a, base.value);
