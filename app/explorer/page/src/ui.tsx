@@ -65,12 +65,14 @@ export function Segmented<T extends string>(props: { label: string; value: T; op
 }
 
 export function Stepper(props: { label: string; value: number; min: number; max: number; onChange: (value: number) => void; id?: string }) {
-  const set = (value: number) => { if (Number.isFinite(value)) props.onChange(Math.max(props.min, Math.min(props.max, Math.round(value)))); };
+  // What is being typed stays what was typed, whatever else is drawn meanwhile.
+  const [typed, setTyped] = useState<string | null>(null);
+  const set = (value: number) => { setTyped(null); if (Number.isFinite(value)) props.onChange(Math.max(props.min, Math.min(props.max, Math.round(value)))); };
   return <label class="stepper"><span>{props.label}</span>
     <span class="stepper-box">
       <button type="button" tabIndex={-1} aria-label={t('less', props.label)} disabled={props.value <= props.min} onClick={() => set(props.value - 1)}>−</button>
-      <input id={props.id} type="text" inputMode="numeric" value={String(props.value)} aria-label={props.label}
-        onChange={(event) => set(Number(event.currentTarget.value))}
+      <input id={props.id} type="text" inputMode="numeric" value={typed ?? String(props.value)} aria-label={props.label}
+        onInput={(event) => setTyped(event.currentTarget.value)} onChange={(event) => set(Number(event.currentTarget.value))}
         onKeyDown={(event) => { if (event.key === 'ArrowUp') { event.preventDefault(); set(props.value + 1); } else if (event.key === 'ArrowDown') { event.preventDefault(); set(props.value - 1); } }} />
       <button type="button" tabIndex={-1} aria-label={t('more', props.label)} disabled={props.value >= props.max} onClick={() => set(props.value + 1)}>+</button>
     </span>
@@ -135,23 +137,26 @@ export function Dialog({ title, open, onClose, children, wide = false }: { title
 // A number that is typed: keeps what was typed until it is a number, says when it is none.
 export function NumberField(props: { label: string; value: number | null; onChange: (value: number) => void; empty?: string; onEmpty?: () => void; hideLabel?: boolean; step?: number; id?: string }) {
   const [bad, setBad] = useState(false);
+  const [typed, setTyped] = useState<string | null>(null);
   const text = props.value === null ? '' : String(Number(props.value.toPrecision(7)));
   const commit = (raw: string) => {
     const trimmed = raw.trim().replace('−', '-');
-    if (trimmed === '' && props.onEmpty) { setBad(false); props.onEmpty(); return; }
+    if (trimmed === '' && props.onEmpty) { setBad(false); setTyped(null); props.onEmpty(); return; }
     const value = Number(trimmed);
     if (trimmed === '' || !Number.isFinite(value)) { setBad(true); return; }
     setBad(false);
-    props.onChange(value);
+    setTyped(null);
+    if (value !== props.value) props.onChange(value);
   };
   return <label class="number"><span class={props.hideLabel ? 'sr' : ''}>{props.label}</span>
-    <input id={props.id} type="text" inputMode="decimal" value={text} placeholder={props.empty} aria-invalid={bad} aria-label={props.label}
-      onChange={(event) => commit(event.currentTarget.value)}
+    <input id={props.id} type="text" inputMode="decimal" value={typed ?? text} placeholder={props.empty} aria-invalid={bad} aria-label={props.label}
+      onInput={(event) => setTyped(event.currentTarget.value)} onChange={(event) => { if (typed !== null) commit(event.currentTarget.value); }}
       onKeyDown={(event) => {
         const step = props.step ?? 0.1;
         if (event.key === 'ArrowUp' || event.key === 'ArrowDown') {
           event.preventDefault();
           event.stopPropagation();
+          setTyped(null);
           props.onChange(Number(((props.value ?? 0) + (event.key === 'ArrowUp' ? step : -step)).toFixed(6)));
         } else if (event.key === 'Enter') commit(event.currentTarget.value);
       }} />

@@ -10,7 +10,7 @@ import { Generation } from './generation';
 import { MatrixMap } from './matrix';
 import { Edits, Matters, Outcome } from './outcome';
 import {
-  attentionOf, base, begin, busy, change, choose, entries, failure, future, info, linkState, openModel, parseRoom, past, redo, room, site, tabOf, undo, type Tab,
+  attentionOf, base, begin, busy, change, choose, entries, failure, future, info, lastTook, linkState, openModel, parseRoom, past, redo, room, site, tabOf, undo, type Tab,
 } from './state';
 import { HeadTools, Lines, metricName, RoomRow, TextView, Wall } from './views';
 
@@ -58,7 +58,7 @@ export function RoomScreen() {
     <Bar />
     {failure.value && <div class="banner error" role="alert"><strong>{t('room.cannot')}</strong> {failure.value} <Button small label={t('bench.again')} onClick={() => void openModel(r.model || entries.value[0]?.name, r.input, r)} /></div>}
     {entries.value.length === 0 && !busy.value && !failure.value && <div class="banner">{t('room.no.models')}</div>}
-    {busy.value && !base.value && <div class="room-wait"><div class="skeleton" role="status">{t(busy.value as Key)}{model ? ` · ${model.name}` : ''}…</div></div>}
+    {busy.value && !base.value && <div class="room-wait"><div class="skeleton" role="status">{t(busy.value as Key)}{model ? ` · ${model.name}` : ''}…{lastTook.value !== null && <> {t('room.last', (lastTook.value / 1000).toFixed(1))}</>}</div></div>}
     {base.value && a && model && <>
       <div class="panes" role="tablist" aria-label={t('room.panes')}>{(['heads', 'row', 'outcome'] as const).map((name) => <button type="button" role="tab" aria-selected={pane === name} onClick={() => setPane(name)}>{t(`pane.${name}`)}</button>)}</div>
       <div class={`room-body show-${pane}`}>

@@ -28,6 +28,7 @@ export const baseRow = signal<RowResult | null>(null);
 export const rowFor = signal<Room | null>(null);          // the state that `row` belongs to
 export const failure = signal<string | null>(null);
 export const busy = signal<string | null>(null);          // what is being computed, in the key of a sentence
+export const lastTook = signal<number | null>(null);         // ms of the last whole run, to say how long one waits
 export const peekQuery = signal<number | null>(null);     // hovering shows another row without choosing it
 
 export const inForce = (edits: ModelEdit[]) => edits.filter((e) => !e.off);
@@ -91,7 +92,9 @@ export async function ask(r: Room, what: 'all' | 'edits' | 'row'): Promise<void>
       base.value = null;
       row.value = null;
       edited.value = null;
+      const begin = performance.now();
       const reply = await engine.run({ model: r.model, input: r.input, edits: [], top: 10 });
+      lastTook.value = performance.now() - begin;
       if (mine !== asked && room.value.input !== r.input) return;
       baseAsked = r.input;
       base.value = reply;

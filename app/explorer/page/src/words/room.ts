@@ -3,6 +3,7 @@ import type { Words } from '../words';
 export const room = {
   'room.loading': ['Loading the model', '正在加载模型'],
   'room.running': ['Running the model over the text', '模型正在通读文本'],
+  'room.last': ['(last time {0} s)', '（上次用了 {0} 秒）'],
   'room.cannot': ['This did not work.', '没有成功。'],
   'room.no.models': ['No model folder was given. Start “attend explore FOLDER” with one or more model folders.', '没有可用的模型目录。请用 attend explore 目录 启动，可给出一个或多个模型目录。'],
   'room.link.bad': ['The link does not say which model and text it means. You see the example instead.', '链接没有写明模型和文本，现在显示示例。'],
