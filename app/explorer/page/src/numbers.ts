@@ -5,7 +5,7 @@ export function show(value: number | null | undefined, digits = 3): string {
   if (value === undefined || Number.isNaN(value)) return '–';
   if (value === 0) return '0';
   const size = Math.abs(value);
-  if (size >= 1e5 || size < 0.5 * 10 ** -digits) return value.toExponential(1).replace('-', '−').replace('e+', 'e');
+  if (size >= 1e5 || size < 0.5 * 10 ** -digits) return value.toExponential(1).replace(/-/g, '−').replace('e+', 'e');
   const text = value.toFixed(digits);
   return (Number.isInteger(value) ? String(value) : text).replace('-', '−');
 }

@@ -123,7 +123,7 @@ export function MatrixMap({ peek }: { peek: (place: { query: number; key: number
               pen.textAlign = 'center';
               pen.textBaseline = 'middle';
               pen.fillStyle = weightStyle(palette, ramp(w)).color;
-              if (!(a.causal && tc * step + j > tr * step + i)) pen.fillText(show(w, 2), x + pixel / 2, y + pixel / 2);
+              if (!(a.causal && tc * step + j > tr * step + i)) pen.fillText(w.toFixed(2), x + pixel / 2, y + pixel / 2);
             }
           }
         }
