@@ -57,7 +57,7 @@ function LessonView({ lesson, step, done, mark }: { lesson: Lesson; step: number
     setBusy(true);
     try {
       const reply = await check();
-      setVerdict(reply === true ? { right: true, text: t('learn.right') } : { right: false, text: `${t('learn.wrong')} ${reply}` });
+      setVerdict(reply === true ? { right: true, text: t('learn.right') } : { right: false, text: t('learn.wrong') + reply });
       if (reply === true) mark(key);
     } catch (error) { setVerdict({ right: false, text: explain(error) }); }
     setBusy(false);

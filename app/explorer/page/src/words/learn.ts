@@ -12,7 +12,7 @@ export const learn = {
   'learn.act': ['Your turn', '轮到你'],
   'learn.check': ['Check', '检查'],
   'learn.right': ['Right.', '做对了。'],
-  'learn.wrong': ['Not yet.', '还不对。'],
+  'learn.wrong': ['Not yet. ', '还不对。'],
   'learn.done': ['done', '已完成'],
   'learn.begin': ['Begin', '开始'],
   'learn.go.on': ['Go on', '继续'],
