@@ -13,7 +13,7 @@ export interface Failure {
 
 export class EngineError extends Error {
   constructor(readonly failure: Failure, readonly status: number) {
-    super([failure.what, failure.advice].filter(Boolean).join(' '));
+    super([[failure.where, failure.what].filter(Boolean).join(': '), failure.advice].filter(Boolean).join('; '));
   }
 }
 

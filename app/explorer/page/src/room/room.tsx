@@ -83,15 +83,19 @@ function HeadSide({ tab }: { tab: Tab }) {
   const model = room.value.model;
   const search = async () => {
     setSearching(true);
-    try { const result = await engine.heads({ model }); setFound({ model, result }); setMetric(result.metrics[0]?.name ?? 'layers'); } catch (error) { say(explain(error), 'error'); }
+    try { const result = await engine.heads({ model }); setFound({ model, result }); setMetric(''); } catch (error) { say(explain(error), 'error'); }
     setSearching(false);
   };
   const result = found?.model === model ? found.result : null;
-  const column = result?.metrics.findIndex((m) => m.name === metric) ?? -1;
+  // A metric may mean nothing for the heads of this tab: then it is not offered, and the first that does is used.
+  const mine = result?.heads.filter((h) => { const a = attentionOf(h.attention); return a && tabOf(a) === tab; }) ?? [];
+  const offered = result?.metrics.filter((_, i) => mine.some((h) => h.values[i] !== null)) ?? [];
+  const chosen = metric === 'layers' || offered.some((m) => m.name === metric) ? metric : offered[0]?.name ?? 'layers';
+  const column = result?.metrics.findIndex((m) => m.name === chosen) ?? -1;
   const ranked = result && column >= 0 ? result.heads.filter((h) => h.values[column] !== null).map((h) => ({ attention: h.attention, head: h.head, value: h.values[column]! })).sort((x, y) => y.value - x.value) : null;
   return <>
-    <div class="wall-tools">{result ? <Select id="metric" label={t('room.sort')} value={metric} options={[{ value: 'layers', label: t('room.sort.layers') }, ...result.metrics.map((m) => ({ value: m.name, label: metricName(m.name) }))]} onChange={setMetric} /> : <Button small icon="search" text id="find-heads" label={searching ? t('room.searching') : t('room.find')} disabled={searching} onClick={() => void search()} />}</div>
-    <Wall tab={tab} metric={metric} ranked={ranked} />
+    <div class="wall-tools">{result ? <Select id="metric" label={t('room.sort')} value={chosen} options={[{ value: 'layers', label: t('room.sort.layers') }, ...offered.map((m) => ({ value: m.name, label: metricName(m.name) }))]} onChange={setMetric} /> : <Button small icon="search" text id="find-heads" label={searching ? t('room.searching') : t('room.find')} disabled={searching} onClick={() => void search()} />}</div>
+    <Wall tab={tab} metric={chosen} ranked={ranked} />
     {result && <p class="note">{t('room.found', result.inputs, result.tokens)}</p>}
   </>;
 }

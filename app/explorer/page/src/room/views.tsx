@@ -9,7 +9,7 @@ import { RowPanel } from '../rowpanel';
 import { softmaxWithLocks, type RowPreview } from '../softmax';
 import { dark } from '../shared';
 import { Button, Icon, Tex } from '../ui';
-import { t, type Key } from '../words';
+import { t, table, type Key } from '../words';
 import { ramp } from './matrix';
 import { axes, base, baseRow, cellEdit, choose, draft, dropCell, headCut, info, inForce, label, peekQuery, putCell, room, row, rowFor, site, tabOf, tile, toggleHead, type Tab } from './state';
 
@@ -262,4 +262,4 @@ export function HeadTools() {
   const cut = headCut(r.edits, a.name, r.at.head);
   return <div class="head-tools"><b>{t('head.place', a.layer + 1, r.at.head + 1)}</b><Button small icon="cut" text label={cut ? t('room.head.back') : t('room.head.cut')} pressed={cut} id="cut-head" onClick={() => toggleHead(a.name, r.at.head)} /></div>;
 }
-export const metricName = (name: string) => t((`metric.${name}`) as Key);
+export const metricName = (name: string) => `metric.${name}` in table ? t(`metric.${name}` as Key) : name;
