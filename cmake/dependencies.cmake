@@ -10,4 +10,5 @@ pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(json REQUIRED IMPORTED_TARGET nlohmann_json)
 pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
 pkg_check_modules(eigen REQUIRED IMPORTED_TARGET eigen3)
+find_package(Boost 1.74 REQUIRED)  # headers: Beast and Asio
 pkg_check_modules(cli11 REQUIRED IMPORTED_TARGET CLI11)

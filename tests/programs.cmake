@@ -1,10 +1,18 @@
-# Tests that run whole programs: the command line, and a project that uses the installed package.
+# Tests that run whole programs: the command line, the explorer's server, and a project that uses the installed package.
 add_executable(program_cli_tests programs/cli_test.cc)
 target_link_libraries(program_cli_tests PRIVATE attend_options PkgConfig::json GTest::gtest_main)
 target_compile_definitions(program_cli_tests PRIVATE
   ATTEND_PROGRAM="$<TARGET_FILE:attend-cli>" ATTEND_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 add_dependencies(program_cli_tests attend-cli)
 gtest_discover_tests(program_cli_tests TEST_PREFIX program/cli: DISCOVERY_MODE PRE_TEST)
+
+# One program in all tests of the server: they run as one, so that it is started once.
+add_executable(program_explorer_tests programs/explorer_test.cc)
+target_link_libraries(program_explorer_tests PRIVATE attend_options PkgConfig::json GTest::gtest_main)
+target_compile_definitions(program_explorer_tests PRIVATE
+  ATTEND_PROGRAM="$<TARGET_FILE:attend-cli>" ATTEND_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+add_dependencies(program_explorer_tests attend-cli)
+add_test(NAME program/explorer COMMAND program_explorer_tests)
 
 # Sanitizers would have to be linked into the example, too.
 if(NOT ATTEND_SANITIZE)

@@ -25,6 +25,7 @@ void add_score(CLI::App& program, Globals& globals);
 void add_eval(CLI::App& program, Globals& globals);
 void add_tokenize(CLI::App& program, Globals& globals);
 void add_describe(CLI::App& program, Globals& globals);
+void add_explore(CLI::App& program, Globals& globals);
 void add_completion(CLI::App& program, Globals& globals);
 void add_version(CLI::App& program, Globals& globals);
 

@@ -56,6 +56,7 @@ int main(int count, char** arguments) {
   add_eval(program, globals);
   add_tokenize(program, globals);
   add_describe(program, globals);
+  add_explore(program, globals);
   add_bench(program, globals);
   add_completion(program, globals);
   add_version(program, globals);

@@ -52,6 +52,20 @@ struct TokenEvent {
   bool last = false;           // the sequence ends with it
 };
 
+// What beam search goes on with after a step of one input: the tree of everything that ever stood on the beam.
+struct BeamEvent {
+  struct Extension {
+    std::int64_t parent = 0;     // place among the beginnings followed before (of the first step: 0)
+    std::int32_t id = 0;
+    float log_probability = 0;
+    double total = 0;            // of the whole beginning
+  };
+  std::int64_t input = 0;
+  std::int64_t length = 0;            // tokens each of them has now
+  std::vector<Extension> followed;    // best first; what the next step reads, in this order
+  std::vector<Extension> ended;       // by an end token
+};
+
 struct DecodeOptions {
   Strategy strategy = Strategy::greedy;
 
@@ -83,6 +97,10 @@ struct DecodeOptions {
   // Greedy and sampling: called on the caller's thread for every token in the order they are made; `false` ends that
   // sequence here. Beam search refuses it: its tokens are certain only at the end.
   std::function<bool(const TokenEvent&)> on_token;
+  // Beam search: called on the caller's thread after every step of every input.
+  std::function<void(const BeamEvent&)> on_beam;
+  // Sees all passes, with the index of the input as number of each item (RunOptions::item_numbers).
+  Probe* probe = nullptr;
   // Asked before every step; `true` ends the call with Error(cancelled).
   std::function<bool()> cancelled;
 };

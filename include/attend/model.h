@@ -167,6 +167,10 @@ class Model {
   friend class KvCache;
 };
 
+// The table that sinusoidal positions add: row p holds the vector of position first_position + p (Vaswani et al. 2017,
+// section 3.5), [max_positions, width]. Reads these two, sinusoid_layout and position_base of the config.
+Tensor sinusoid_table(const TransformerConfig& config);
+
 // Bytes a training step of this shape needs at its peak beyond parameters, gradients and optimiser state; an estimate
 // from the shapes, made before anything runs. rows: tokens in the encoder and decoder batch.
 std::int64_t training_memory(const TransformerConfig& config, std::int64_t encoder_rows, std::int64_t decoder_rows);

@@ -123,6 +123,10 @@ struct AttentionInput {
 Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionInput& input,
                  Tensor* log_sum_exp = nullptr);
 
+// ---- Random numbers -----------------------------------------------------------------------------------------------------
+// Normal numbers with mean 0, the same on every machine for the same seed; element i is the i-th of the seed's stream.
+Tensor normal(Shape shape, float deviation, std::uint64_t seed);
+
 // ---- Losses ------------------------------------------------------------------------------------------------------------
 struct LossResult {
   Tensor total;          // one element: sum over rows of the (smoothed) loss in nats, times factor; differentiable

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "attend/error.h"
+#include "attend/machine.h"
 #include "hwy/highway.h"
 
 namespace attend {
@@ -26,6 +27,11 @@ std::vector<std::string> kernel_targets() {
   // Better targets have lower bits.
   for (std::int64_t left = offered_targets(); left != 0; left &= left - 1) names.emplace_back(hwy::TargetName(lowest_bit(left)));
   return names;
+}
+
+std::string instruction_set() {
+  const std::string target = kernel_targets().front();
+  return target.starts_with("AVX3") ? "AVX-512" : target;
 }
 
 void force_kernel_target(const std::string& name) {

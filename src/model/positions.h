@@ -6,12 +6,9 @@
 #include <vector>
 
 #include "attend/config.h"
-#include "attend/tensor.h"
+#include "attend/model.h"
 
 namespace attend {
-
-// Row p holds the vector of position first_position + p (Vaswani et al. 2017, section 3.5): [positions, width].
-Tensor sinusoid_table(const TransformerConfig& config);
 
 // Slopes of ALiBi, [heads] (Press et al. 2022): 2^(-8 (h + 1) / heads), and for a number of heads that is no power of
 // two the slopes of the next lower power followed by every second one of the next higher.

@@ -41,7 +41,7 @@ class BeamGenerator {
       : inputs_(inputs),
         options_(options),
         admission_(model, inputs, options),
-        batch_(model),
+        batch_(model, options.probe),
         allowed_(model.config().output_vocabulary(), {options.forbidden}),
         allowed_before_end_(model.config().output_vocabulary(), {options.forbidden, options.end}),
         results_(inputs.size()) {}
@@ -75,7 +75,7 @@ class BeamGenerator {
     std::int64_t logits_rows = 0;
     for (Search& search : searches_) {
       for (Beam& beam : search.beams) {
-        batch_.add(beam.cache, beam.reading, beam.judged);
+        batch_.add(search.input, beam.cache, beam.reading, beam.judged);
         logits_rows += beam.judged;
         beam.logits_row = logits_rows - 1;
         beams_.emplace_back(&search, &beam);
@@ -137,6 +137,7 @@ class BeamGenerator {
 
     const auto size = static_cast<std::size_t>(options_.beam_size);
     followed_.clear();
+    BeamEvent event;
     for (std::size_t rank = 0; rank < extensions_.size() && followed_.size() < size; ++rank) {
       const Extension& extension = extensions_[rank];
       if (std::find(options_.end.begin(), options_.end.end(), extension.id) == options_.end.end()) {
@@ -145,7 +146,14 @@ class BeamGenerator {
         // An ending counts only if it is among the best beam_size extensions: a worse one would end the search early.
         search.ended.push_back(extended(search, extension));
         search.ended.back().finished = true;
+        if (options_.on_beam) event.ended.push_back(told(extension));
       }
+    }
+    if (options_.on_beam) {
+      event.input = search.input;
+      event.length = length;
+      for (const Extension& extension : followed_) event.followed.push_back(told(extension));
+      options_.on_beam(event);
     }
     if (followed_.empty() || enough(search, length)) {
       search.beams.clear();
@@ -165,6 +173,10 @@ class BeamGenerator {
     }
     search.beams = std::move(beams);
     if (length == search.limit) close(search);
+  }
+
+  static BeamEvent::Extension told(const Extension& extension) {
+    return {extension.beam, extension.id, extension.log_probability, extension.total};
   }
 
   static Hypothesis extended(const Search& search, const Extension& extension) {

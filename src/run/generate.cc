@@ -34,7 +34,7 @@ class RowGenerator {
       : inputs_(inputs),
         options_(options),
         admission_(model, inputs, options),
-        batch_(model),
+        batch_(model, options.probe),
         allowed_(model.config().output_vocabulary(), {options.forbidden}),
         allowed_before_end_(model.config().output_vocabulary(), {options.forbidden, options.end}),
         scratch_(static_cast<std::size_t>(threads())),
@@ -72,7 +72,7 @@ class RowGenerator {
     batch_.clear();
     std::int64_t logits_rows = 0;
     for (Row& row : rows_) {
-      batch_.add(row.cache, row.reading, row.judged);
+      batch_.add(row.input, row.cache, row.reading, row.judged);
       logits_rows += row.judged;
       row.logits_row = logits_rows - 1;
     }

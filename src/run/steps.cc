@@ -15,25 +15,40 @@ void StepBatch::clear() {
   tokens_.ids.clear();
   tokens_.offsets.assign(1, 0);
   caches_.clear();
+  inputs_.clear();
+  judged_.clear();
   judged_rows_.clear();
   rows_ = 0;
 }
 
-void StepBatch::add(KvCache& cache, std::span<const std::int32_t> ids, std::int64_t judged) {
+void StepBatch::add(std::int64_t input, KvCache& cache, std::span<const std::int32_t> ids, std::int64_t judged) {
   tokens_.append(ids);
   caches_.push_back(&cache);
+  inputs_.push_back(input);
+  judged_.push_back(judged);
   for (std::int64_t row = tokens_.rows() - judged; row < tokens_.rows(); ++row) judged_rows_.push_back(row);
   rows_ += judged;
 }
 
 Tensor StepBatch::run() {
-  const States states = model_.decode_cached(tokens_, caches_);
-  if (rows_ == tokens_.rows()) return model_.logits(states.rows);
-  return model_.logits(select_rows(states.rows, judged_rows_));
+  RunOptions options;
+  options.probe = probe_;
+  options.item_numbers = inputs_;
+  const States states = model_.decode_cached(tokens_, caches_, options);
+  const Tensor rows = rows_ == tokens_.rows() ? states.rows : select_rows(states.rows, judged_rows_);
+  if (!probe_) return model_.logits(rows);
+  // The probe is told whose the rows are and where they stand.
+  States judged{rows, {0}};
+  std::vector<std::int64_t> first_positions;
+  for (std::size_t item = 0; item < caches_.size(); ++item) {
+    judged.offsets.push_back(judged.offsets.back() + judged_[item]);
+    first_positions.push_back(caches_[item]->length() - judged_[item]);
+  }
+  return model_.logits(judged, options, first_positions);
 }
 
 Admission::Admission(const Model& model, std::span<const DecodeInput> inputs, const DecodeOptions& options)
-    : model_(model), inputs_(inputs) {
+    : model_(model), inputs_(inputs), probe_(options.probe) {
   const std::int64_t positions = model.config().max_positions;
   limits_.reserve(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -86,7 +101,10 @@ std::vector<Start> Admission::admit(std::int64_t most) {
   if (model_.config().encoder) {
     TokenBatch sources;
     for (std::size_t i = next_; i < end; ++i) sources.append(inputs_[static_cast<std::size_t>(order_[i])].source);
-    memory = model_.share_memory(model_.encode(sources));
+    RunOptions options;
+    options.probe = probe_;
+    options.item_numbers = std::span(order_).subspan(next_, end - next_);
+    memory = model_.share_memory(model_.encode(sources, options), options);
   }
   starts.reserve(end - next_);
   for (std::size_t i = next_; i < end; ++i) {

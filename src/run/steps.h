@@ -14,20 +14,22 @@ namespace attend {
 // its lists keep their memory.
 class StepBatch {
  public:
-  explicit StepBatch(const Model& model) : model_(model) {}
+  StepBatch(const Model& model, Probe* probe) : model_(model), probe_(probe) {}
 
   void clear();
-  // `cache` reads `ids` (at least one). The last `judged` (1..ids.size()) of them get a row of logits, in order.
-  void add(KvCache& cache, std::span<const std::int32_t> ids, std::int64_t judged);
+  // `cache` of this input reads `ids` (at least one). The last `judged` (1..ids.size()) of them get a row of logits, in
+  // order.
+  void add(std::int64_t input, KvCache& cache, std::span<const std::int32_t> ids, std::int64_t judged);
   std::int64_t rows() const { return rows_; }  // of logits
   // Logits [rows, vocabulary].
   Tensor run();
 
  private:
   const Model& model_;
+  Probe* probe_;
   TokenBatch tokens_;
   std::vector<KvCache*> caches_;
-  std::vector<std::int64_t> judged_rows_;
+  std::vector<std::int64_t> inputs_, judged_, judged_rows_;
   std::int64_t rows_ = 0;
 };
 
@@ -52,6 +54,7 @@ class Admission {
  private:
   const Model& model_;
   std::span<const DecodeInput> inputs_;
+  Probe* probe_;
   std::vector<std::int64_t> limits_;
   std::vector<std::int64_t> order_;
   std::size_t next_ = 0;

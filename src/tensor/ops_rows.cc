@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "attend/ops.h"
+#include "core/random.h"
 #include "tensor/loops.h"
 
 namespace attend {
@@ -26,6 +27,13 @@ Tensor embed(const Tensor& table, std::span<const std::int32_t> ids, float facto
       scatter_add_rows(rows_of(dy), kept_ids, factor, table_gradient.data());
     });
   }
+  return y;
+}
+
+Tensor normal(Shape shape, float deviation, std::uint64_t seed) {
+  Tensor y = Tensor::empty(shape);
+  Random random(seed);
+  for (std::int64_t i = 0; i < y.elements(); ++i) y.data()[i] = deviation * static_cast<float>(random.normal());
   return y;
 }
 

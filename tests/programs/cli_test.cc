@@ -80,7 +80,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 TEST_F(Cli, HelpNamesEveryCommandAndGivesExamples) {
   const Result help = run("--help");
   EXPECT_EQ(help.code, 0);
-  for (const char* command : {"train", "translate", "generate", "score", "eval", "tokenize", "describe", "bench", "completion", "version"}) {
+  for (const char* command : {"train", "translate", "generate", "score", "eval", "tokenize", "describe", "bench", "completion", "version", "explore"}) {
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
     const Result one = run(std::string(command) + " --help");
     EXPECT_EQ(one.code, 0) << command;

@@ -1,0 +1,81 @@
+#include <fcntl.h>
+#include <spawn.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+
+#include "commands.h"
+#include "explorer/explorer.h"
+#include "input_output.h"
+
+extern char** environ;
+
+namespace attend::cli {
+namespace {
+
+struct Options {
+  std::string model;
+  std::vector<std::string> folders;
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 8421;
+  bool no_browser = false;
+};
+
+// Opens the address in the browser of the desktop, if there is one. What fails is no error: the address is printed.
+void open_browser(const std::string& url) {
+  if (!std::getenv("DISPLAY") && !std::getenv("WAYLAND_DISPLAY")) return;
+  posix_spawn_file_actions_t actions;
+  if (posix_spawn_file_actions_init(&actions) != 0) return;
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", O_RDWR, 0);
+  std::string program = "xdg-open", address = url;
+  char* arguments[] = {program.data(), address.data(), nullptr};
+  pid_t child = 0;
+  posix_spawnp(&child, program.c_str(), &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+}
+
+void run(const Options& options, const Globals& globals) {
+  explorer::ExplorerOptions explore;
+  explore.host = options.host;
+  explore.port = options.port;
+  if (options.model.empty()) explore.preferred = "tatoeba-zh-en";
+  else explore.models.push_back(find_model(options.model));
+  for (const std::string& folder : options.folders) explore.models.emplace_back(folder);
+  if (options.folders.empty())
+    for (const std::string& name : shipped_models()) explore.models.push_back(find_model(name));
+  explorer::explore(explore, [&](const std::string& url, bool loopback) {
+    Output out;
+    if (globals.json) out.json({{"url", url}});
+    else out.line(url);
+    out.flush();
+    if (!loopback)
+      std::cerr << "attend: everybody who reaches this machine can use the explorer; it knows no passwords\n";
+    if (!globals.json) std::cerr << "Ctrl-C ends.\n";
+    if (!options.no_browser) open_browser(url);
+  });
+}
+
+}  // namespace
+
+void add_explore(CLI::App& program, Globals& globals) {
+  CLI::App* command = program.add_subcommand("explore", "Open a page on attention: lessons, a workbench, a model from inside");
+  auto options = std::make_shared<Options>();
+  command->add_option("model", options->model, "Model folder, or the name of a model that ships (default: the translator)");
+  command->add_option("--models", options->folders, "Folder of model folders to choose from, such as a run's (default: those that ship)")
+      ->type_name("FOLDER")
+      ->allow_extra_args(false);
+  command->add_option("--port", options->port, "Port to listen at; 0: any that is free")->capture_default_str();
+  command->add_option("--host", options->host, "Address to listen at; others than 127.0.0.1 let other machines in")->capture_default_str();
+  command->add_flag("--no-browser", options->no_browser, "Only print the address");
+  command->footer(
+      "Examples:\n"
+      "  attend explore\n"
+      "  attend explore runs/mine/best --no-browser\n"
+      "  attend explore --models runs --port 0 --json");
+  command->callback([options, &globals] { run(*options, globals); });
+}
+
+}  // namespace attend::cli

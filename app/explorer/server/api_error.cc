@@ -1,0 +1,40 @@
+#include "explorer/api_error.h"
+
+#include <new>
+
+#include "explorer/json_writer.h"
+
+namespace attend::explorer {
+
+ApiError current_error() {
+  try {
+    throw;
+  } catch (const ApiError& error) {
+    return error;
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::cancelled)
+      return {409, "superseded", error.where(), error.what_happened(), error.advice()};
+    return {400, name_of(error.kind()), error.where(), error.what_happened(), error.advice()};
+  } catch (const std::bad_alloc&) {
+    return {500, "internal", "memory", "there is not enough memory for this", "ask for less at a time"};
+  } catch (const std::exception& error) {
+    return {500, "internal", "server", error.what(), "this is a defect; please report it with the request"};
+  } catch (...) {
+    return {500, "internal", "server", "an unknown exception", "this is a defect; please report it with the request"};
+  }
+}
+
+std::string to_json(const ApiError& error) {
+  JsonWriter out;
+  out.begin_object();
+  out.key("error").begin_object();
+  out.field("kind", error.kind());
+  out.field("where", error.where());
+  out.field("what", error.what_happened());
+  out.field("advice", error.advice());
+  out.end_object();
+  out.end_object();
+  return out.take();
+}
+
+}  // namespace attend::explorer

@@ -1,0 +1,50 @@
+// What the explorer's interface answers when it cannot do what was asked (doc/EXPLORER-API.md, "Superseding and errors").
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "attend/error.h"
+
+namespace attend::explorer {
+
+// The engine's own Error is answered with 400 and its kind; this one adds what only a server knows.
+class ApiError : public std::runtime_error {
+ public:
+  ApiError(int status, std::string kind, std::string where, std::string what_happened, std::string advice = {})
+      : std::runtime_error(where + ": " + what_happened),
+        status_(status),
+        kind_(std::move(kind)),
+        where_(std::move(where)),
+        what_happened_(std::move(what_happened)),
+        advice_(std::move(advice)) {}
+
+  int status() const { return status_; }
+  const std::string& kind() const { return kind_; }
+  const std::string& where() const { return where_; }
+  const std::string& what_happened() const { return what_happened_; }
+  const std::string& advice() const { return advice_; }
+
+  int retry_after = 0;  // seconds, for 503
+
+ private:
+  int status_;
+  std::string kind_, where_, what_happened_, advice_;
+};
+
+// 413: the number found and the number allowed.
+template <typename Found, typename Allowed>
+ApiError over_limit(std::string where, const char* what, const Found& found, const Allowed& allowed,
+                    std::string advice = {}) {
+  return {413, "limit", std::move(where), join(what, ": ", found, " found, at most ", allowed, " allowed"),
+          std::move(advice)};
+}
+
+// The exception being handled as what is answered; to be called inside a catch block.
+ApiError current_error();
+
+// The body of an error's answer.
+std::string to_json(const ApiError& error);
+
+}  // namespace attend::explorer

@@ -1,0 +1,165 @@
+#include "explorer/model_store.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+
+#include "attend/names.h"
+#include "attend/unicode.h"
+
+namespace attend::explorer {
+namespace fs = std::filesystem;
+namespace {
+
+bool is_model(const fs::path& folder) {
+  std::error_code code;
+  return fs::exists(folder / "config.json", code) && fs::exists(folder / "model.safetensors", code);
+}
+
+std::vector<fs::path> folders_in(const fs::path& folder) {
+  std::vector<fs::path> result;
+  std::error_code code;
+  for (fs::directory_iterator entry(folder, code), end; !code && entry != end; entry.increment(code))
+    if (std::error_code ignored; entry->is_directory(ignored)) result.push_back(entry->path());
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+// As much of a small text file as is needed; "" if there is none.
+std::string beginning_of(const fs::path& path, std::size_t most) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(most, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(most));
+  text.resize(static_cast<std::size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  return text;
+}
+
+std::string title_of(const fs::path& folder, const std::string& name) {
+  const std::string text = beginning_of(folder / "README.md", 4096);
+  const std::size_t begin = text.starts_with("# ") ? 2 : std::string::npos;
+  if (begin == std::string::npos) return name;
+  const std::string line = text.substr(begin, std::min(text.find_first_of("\r\n", begin), text.size()) - begin);
+  return line.empty() || find_invalid_utf8(line) != std::string::npos ? name : line;
+}
+
+std::int64_t size_of(const fs::path& path) {
+  std::error_code code;
+  const auto size = fs::file_size(path, code);
+  return code ? 0 : static_cast<std::int64_t>(size);
+}
+
+}  // namespace
+
+const char* family_of(const TransformerConfig& config) {
+  if (config.encoder && config.decoder) return "encoder-decoder";
+  return config.encoder ? "encoder" : "decoder";
+}
+
+ModelStore::ModelStore(const std::vector<fs::path>& folders, const std::string& preferred, std::int64_t most_bytes) : most_bytes_(most_bytes) {
+  const auto add = [&](const fs::path& path) {
+    const fs::path whole = fs::absolute(path).lexically_normal();
+    const fs::path clean = whole.has_filename() ? whole : whole.parent_path();
+    for (const Entry& entry : entries_)
+      if (entry.path == clean) return;
+    std::string name = replace_invalid_utf8(clean.filename().string());
+    // Two checkpoints of the same name are told apart by the folder they are in.
+    for (const Entry& entry : entries_)
+      if (entry.name == name) name = replace_invalid_utf8((clean.parent_path().filename() / clean.filename()).string());
+    for (int number = 2; std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.name == name; }); ++number)
+      name = join(replace_invalid_utf8(clean.filename().string()), " (", number, ")");
+    entries_.push_back({std::move(name), clean, nullptr, {}, 0, {}});
+  };
+  for (const fs::path& folder : folders) {
+    if (is_model(folder)) {
+      add(folder);
+      continue;
+    }
+    for (const fs::path& inside : folders_in(folder)) {
+      if (is_model(inside)) add(inside);
+      else
+        for (const fs::path& deeper : folders_in(inside))
+          if (is_model(deeper)) add(deeper);
+    }
+  }
+  if (entries_.empty()) {
+    throw Error(ErrorKind::file, folders.empty() ? "models" : folders.front().string(), "holds no model folder (with config.json and model.safetensors)",
+                "give a folder that has one, or one of the models that ship");
+  }
+  for (std::size_t i = 0; i < entries_.size(); ++i)
+    if (entries_[i].name == preferred) default_ = i;
+}
+
+std::vector<std::string> ModelStore::names() const {
+  std::vector<std::string> result;
+  for (const Entry& entry : entries_) result.push_back(entry.name);
+  return result;
+}
+
+std::shared_ptr<const LoadedModel> ModelStore::get(const std::string& name) {
+  std::lock_guard lock(mutex_);
+  const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& each) { return each.name == name; });
+  if (entry == entries_.end()) {
+    const std::vector<std::string> known = names();
+    std::string list;
+    for (std::size_t i = 0; i < known.size() && i < 20; ++i) list += (i ? ", " : "") + known[i];
+    const std::string near = nearest_name(name, known);
+    throw ApiError(404, "unknown", "model", join("there is no model \"", name.substr(0, 100), '"'),
+                   (near.empty() ? "" : "the nearest is " + near + "; ") + "there are " + list);
+  }
+  entry->used = ++uses_;
+  std::error_code code;
+  const auto changed = fs::last_write_time(entry->path / "model.safetensors", code);
+  if (entry->model && (code || changed == entry->changed)) return entry->model;
+  try {
+    const std::int64_t size = size_of(entry->path / "model.safetensors");
+    make_room(size, &*entry);
+    const auto begin = std::chrono::steady_clock::now();
+    auto model = std::make_shared<LoadedModel>(
+        LoadedModel{entry->name, entry->path, load_model_folder(entry->path), "", "", 0, 0});
+    model->load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    model->fingerprint = attend::fingerprint(model->folder.model);
+    model->title = title_of(entry->path, entry->name);
+    model->bytes = model->folder.model.parameter_count() * static_cast<std::int64_t>(sizeof(float));
+    make_room(model->bytes, &*entry);
+    entry->model = std::move(model);
+    entry->changed = changed;
+    entry->error.reset();
+  } catch (const std::exception&) {
+    entry->error = current_error();
+    throw;
+  }
+  return entry->model;
+}
+
+// Lets go of the models that were asked for longest ago. Requests that still use one keep it alive.
+void ModelStore::make_room(std::int64_t bytes, const Entry* keep) {
+  for (;;) {
+    std::int64_t total = bytes;
+    Entry* oldest = nullptr;
+    for (Entry& entry : entries_) {
+      if (!entry.model || &entry == keep) continue;
+      total += entry.model->bytes;
+      if (!oldest || entry.used < oldest->used) oldest = &entry;
+    }
+    if (total <= most_bytes_ || !oldest) return;
+    oldest->model.reset();
+  }
+}
+
+std::vector<ModelStore::Summary> ModelStore::list() {
+  std::lock_guard lock(mutex_);
+  std::vector<Summary> result;
+  for (const Entry& entry : entries_) {
+    Summary summary{entry.name, "", entry.model != nullptr, size_of(entry.path / "model.safetensors"), entry.error};
+    try {
+      const fs::path path = entry.path / "config.json";
+      summary.family = family_of(entry.model ? entry.model->config() : config_from_json(beginning_of(path, 1 << 20), path.string()));
+    } catch (const std::exception&) {
+      if (!summary.error) summary.error = current_error();
+    }
+    result.push_back(std::move(summary));
+  }
+  return result;
+}
+
+}  // namespace attend::explorer

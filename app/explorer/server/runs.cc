@@ -1,0 +1,697 @@
+#include "explorer/runs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "attend/names.h"
+#include "attend/tape.h"
+#include "explorer/api_error.h"
+#include "explorer/generation.h"
+
+namespace attend::explorer {
+namespace {
+
+constexpr int index_of(StackKind stack) { return stack == StackKind::encoder ? 0 : 1; }
+
+std::int64_t bytes_of(std::initializer_list<const Tensor*> tensors) {
+  std::int64_t total = 0;
+  for (const Tensor* tensor : tensors) total += tensor->elements() * static_cast<std::int64_t>(sizeof(float));
+  return total;
+}
+
+// W_O of an attention, [width, heads * head_dim].
+const Tensor& output_weight(const Model& model, const AttentionPlace& place) {
+  const std::string name = name_of(place) + ".output.weight";
+  for (const Parameter& parameter : model.parameters())
+    if (parameter.name == name) return parameter.value;
+  throw Error(ErrorKind::argument, "explorer", join("the model has no ", name));
+}
+
+// Its bias; undefined where there is none.
+Tensor output_bias(const Model& model, const AttentionPlace& place) {
+  const std::string name = name_of(place) + ".output.bias";
+  for (const Parameter& parameter : model.parameters())
+    if (parameter.name == name) return parameter.value;
+  return {};
+}
+
+// What a head writes: its part of `rows` [rows, heads * head_dim] through its columns of W_O, [rows, width].
+Tensor written_by(const Tensor& weight, const Tensor& rows, std::int64_t head, std::int64_t size) {
+  return matrix_product(rows.columns(head * size, size).clone(), weight.columns(head * size, size).clone(), true);
+}
+
+// Largest |sum of head parts + bias - attention output|, summed in double.
+double head_sum_difference(const Model& model, const AttentionPlace& place, const Tensor& head_output, const Tensor& projected, std::int64_t heads) {
+  const Tensor& weight = output_weight(model, place);
+  const Tensor bias = output_bias(model, place);
+  const std::int64_t size = head_output.width() / heads, width = projected.width();
+  std::vector<double> sums(static_cast<std::size_t>(projected.elements()), 0);
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const Tensor part = written_by(weight, head_output, head, size);
+    for (std::int64_t i = 0; i < part.elements(); ++i) sums[static_cast<std::size_t>(i)] += part.data()[i];
+  }
+  double largest = 0;
+  for (std::int64_t row = 0; row < projected.rows(); ++row) {
+    for (std::int64_t x = 0; x < width; ++x) {
+      const double sum = sums[static_cast<std::size_t>(row * width + x)] + (bias.defined() ? bias.data()[x] : 0);
+      largest = std::max(largest, std::abs(sum - projected.at(row, x)));
+    }
+  }
+  return largest;
+}
+
+double norm_of(const float* row, std::int64_t width) {
+  double sum = 0;
+  for (std::int64_t x = 0; x < width; ++x) sum += static_cast<double>(row[x]) * row[x];
+  return std::sqrt(sum);
+}
+
+}  // namespace
+
+std::string name_of(const AttentionPlace& place) {
+  const std::string site = attend::name_of(Site{place.stack, place.layer, place.part, Point::weights});
+  return site.substr(0, site.find_last_of('.'));
+}
+
+std::vector<AttentionPlace> attentions_of(const TransformerConfig& config) {
+  std::vector<AttentionPlace> places;
+  if (config.encoder)
+    for (int layer = 0; layer < config.encoder->layers; ++layer) places.push_back({StackKind::encoder, layer, Part::self});
+  if (config.decoder) {
+    for (int layer = 0; layer < config.decoder->layers; ++layer) {
+      places.push_back({StackKind::decoder, layer, Part::self});
+      if (config.encoder) places.push_back({StackKind::decoder, layer, Part::cross});
+    }
+  }
+  return places;
+}
+
+AttentionPlace attention_named(const std::string& name, const LoadedModel& model) {
+  std::vector<std::string> known;
+  for (const AttentionPlace& place : attentions_of(model.config())) {
+    known.push_back(name_of(place));
+    if (known.back() == name) return place;
+  }
+  std::string list;
+  for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
+  const std::string near = nearest_name(name, known);
+  throw ApiError(404, "unknown", "attention", join(model.name, " has no attention \"", name.substr(0, 100), '"'),
+                 (near.empty() ? "" : "the nearest is " + near + "; ") + "there are " + list);
+}
+
+// ---- Records ----------------------------------------------------------------------------------------------------------
+
+std::int64_t AttentionRecord::bytes() const {
+  return bytes_of({&normed, &query, &key, &value, &rotated_query, &rotated_key, &head_output, &projected, &log_sum_exp});
+}
+
+AttentionCall AttentionRecord::call(Rules with) const {
+  AttentionCall call;
+  call.query_heads = rules.query_heads;
+  call.key_heads = rules.key_heads;
+  call.head_dim = query.width() / rules.query_heads;
+  call.value_dim = value.width() / rules.key_heads;
+  const auto view = [](const Tensor& x, std::int64_t size) { return HeadsView{x.data(), x.row_stride(), size}; };
+  call.query = view(asking(), call.head_dim);
+  call.key = view(answering(), call.head_dim);
+  call.value = view(value, call.value_dim);
+  call.items = rules.items;
+  if (with == Rules::plain) {
+    call.rules.scale = 1;
+    return call;
+  }
+  call.rules.scale = rules.scale;
+  call.rules.soft_cap = rules.soft_cap;
+  call.rules.slopes = rules.slopes;
+  if (rules.relative_table.defined()) {
+    call.rules.relative.table = rules.relative_table.data();
+    call.rules.relative.buckets = *rules.relative_buckets;
+    call.rules.relative.first_distance = rules.relative_first_distance;
+  }
+  call.rules.bias = rules.bias;
+  if (rules.sinks.defined()) call.rules.sinks = {rules.sinks.data(), static_cast<std::size_t>(rules.sinks.elements())};
+  if (with == Rules::ruled) return call;
+  call.mask = rules.mask;
+  call.edits = rules.edits;
+  call.log_sum_exp = const_cast<float*>(log_sum_exp.data());  // read by attention_weights()
+  return call;
+}
+
+namespace {
+
+RowStatistics statistics_of(const Model& model, const AttentionRecord& record) {
+  RowStatistics result;
+  result.queries = record.queries();
+  result.keys = record.keys();
+  result.heads = record.rules.query_heads;
+  result.kept = std::min(RowStatistics::top, result.keys);
+  const auto rows = static_cast<std::size_t>(result.queries * result.heads), kept = static_cast<std::size_t>(result.kept);
+  for (std::vector<float>* list : {&result.entropy, &result.first, &result.self, &result.previous, &result.distance}) list->assign(rows, 0);
+  result.top_keys.assign(rows * kept, -1);
+  result.top_weights.assign(rows * kept, 0);
+  // The weight on all keys: what a row sums to.
+  std::vector<float> all(rows, 0);
+  const KeySpan everything{0, -1, 0, result.keys};
+  AttentionStatistics ask;
+  ask.lists = 1;
+  ask.spans = {&everything, 1};
+  ask.top = result.kept;
+  ask.entropy = result.entropy.data();
+  ask.distance = result.distance.data();
+  ask.first = result.first.data();
+  ask.self = result.self.data();
+  ask.previous = result.previous.data();
+  ask.list_mass = all.data();
+  ask.top_keys = result.top_keys.data();
+  ask.top_weights = result.top_weights.data();
+  std::vector<float> sinks(rows, 0);
+  ask.sink = sinks.data();
+  AttentionCall call = record.call();
+  Tensor output = Tensor::empty({result.queries, result.heads * call.value_dim});
+  call.output = {output.data(), output.row_stride(), call.value_dim};
+  call.log_sum_exp = nullptr;
+  call.statistics = &ask;
+  attention_forward(call);
+  for (std::size_t row = 0; row < rows; ++row) {
+    // A row that sees nothing sums to 0 and is right so.
+    const double sum = static_cast<double>(all[row]) + sinks[row];
+    if (sum != 0) result.row_sum = std::max(result.row_sum, std::abs(sum - 1));
+  }
+  if (!record.output_changed) result.head_sum = head_sum_difference(model, record.place, record.head_output, record.projected, result.heads);
+  return result;
+}
+
+// Asked before every block: ends a run nobody waits for.
+class StoppingProbe : public Probe {
+ public:
+  explicit StoppingProbe(const StopSignal& stop) : stop_(stop) {}
+  bool wants(const Site& site) const override { return site.part == Part::block && site.point == Point::input; }
+  void visit(const Visit&, Tensor&) override { stop_.check(); }
+
+ private:
+  const StopSignal& stop_;
+};
+
+// Keeps what blocks read, before edits of these values: a block can be run again from there with its edits.
+class InputProbe : public Probe {
+ public:
+  explicit InputProbe(std::vector<Tensor> (&inputs)[2]) : inputs_(inputs) {}
+  bool wants(const Site& site) const override { return site.part == Part::block && site.point == Point::input; }
+  void visit(const Visit& visit, Tensor& value) override {
+    auto& list = inputs_[index_of(visit.site.stack)];
+    list.resize(static_cast<std::size_t>(visit.site.layer) + 1);
+    list.back() = value.clone();
+  }
+
+ private:
+  std::vector<Tensor> (&inputs_)[2];
+};
+
+}  // namespace
+
+// Collects the values around each attention and hands over a whole record. Stands after the edits.
+class RecordingProbe : public Probe {
+ public:
+  using Take = std::function<void(std::shared_ptr<AttentionRecord>)>;
+  RecordingProbe(const Model& model, const EditingProbe* edits, Take take) : model_(model), edits_(edits), take_(std::move(take)) {}
+
+  bool wants(const Site& site) const override {
+    if (site.part != Part::self && site.part != Part::cross) return false;
+    switch (site.point) {
+      case Point::normed: case Point::query: case Point::key: case Point::value: case Point::rotated_query:
+      case Point::rotated_key: case Point::head_output: case Point::projected: return true;
+      default: return false;
+    }
+  }
+  void visit(const Visit& visit, Tensor& value) override {
+    if (!record_) record_ = std::make_shared<AttentionRecord>();
+    AttentionRecord& record = *record_;
+    const auto keep = [&](Tensor& place) { place = value.clone(); };
+    switch (visit.site.point) {
+      case Point::normed: return keep(record.normed);
+      case Point::query: return keep(record.query);
+      case Point::key: return keep(record.key);
+      case Point::value: return keep(record.value);
+      case Point::rotated_query: return keep(record.rotated_query);
+      case Point::rotated_key: return keep(record.rotated_key);
+      case Point::head_output: return keep(record.head_output);
+      default: keep(record.projected);
+    }
+    record.place = {visit.site.stack, visit.site.layer, visit.site.part};
+    record.rules = model_.attention_rules(visit.site.stack, visit.site.part);
+    AttentionItem item;
+    item.queries = record.queries();
+    item.keys = record.keys();
+    record.rules.items = {item};
+    if (edits_) {
+      record.rules.edits = edits_->score_edits(visit.site.stack, visit.site.layer, visit.site.part);
+      record.output_changed = edits_->changes_output(visit.site.stack, visit.site.layer, visit.site.part);
+    }
+    take_(std::exchange(record_, nullptr));
+  }
+
+ private:
+  const Model& model_;
+  const EditingProbe* edits_;
+  Take take_;
+  std::shared_ptr<AttentionRecord> record_;
+};
+
+namespace {
+
+// The softmax denominators, which rebuild any weight later.
+void add_log_sum_exp(AttentionRecord& record) {
+  record.log_sum_exp = Tensor::empty({record.queries(), record.rules.query_heads});
+  AttentionCall call = record.call();
+  Tensor output = Tensor::empty({record.queries(), record.rules.query_heads * call.value_dim});
+  call.output = {output.data(), output.row_stride(), call.value_dim};
+  attention_forward(call);
+}
+
+TokenBatch batch_of(const std::vector<std::int32_t>& ids) {
+  TokenBatch batch;
+  batch.append(ids);
+  return batch;
+}
+
+}  // namespace
+
+// ---- A run ------------------------------------------------------------------------------------------------------------
+
+Run::Run(std::shared_ptr<const LoadedModel> model, PreparedInput input, std::shared_ptr<const RunEdits> edits, bool statistics,
+         std::int64_t most_bytes, const StopSignal& stop)
+    : model_(std::move(model)), input_(std::move(input)), edits_(std::move(edits)), most_bytes_(most_bytes) {
+  const NoGradientScope no_gradients;
+  const Model& engine = model_->folder.model;
+  StoppingProbe stopping(stop);
+  InputProbe inputs(block_inputs_);
+  const std::unique_ptr<EditingProbe> editing = edits_->probe(*model_);
+  RecordingProbe recording(engine, editing.get(), [&](std::shared_ptr<AttentionRecord> record) {
+    add_log_sum_exp(*record);
+    if (statistics) statistics_[record->place] = statistics_of(engine, *record);
+    keep(std::move(record));
+  });
+  std::vector<Probe*> probes{&stopping, &inputs};
+  if (editing) probes.push_back(editing.get());
+  probes.push_back(&recording);
+  ProbeList list(std::move(probes));
+  RunOptions options;
+  options.probe = &list;
+  States states;
+  if (!input_.encoder.empty()) states = memory_ = engine.encode(batch_of(input_.encoder), options);
+  if (!input_.decoder.empty()) states = engine.decode(batch_of(input_.decoder), input_.encoder.empty() ? nullptr : &memory_, options);
+  const bool encoder_alone = !engine.config().decoder;
+  const bool has_logits = !encoder_alone || (engine.config().classes == 0 && engine.config().encoder->vocabulary > 0);
+  if (has_logits && states.rows.defined()) {
+    // A class token in front predicts nothing.
+    if (encoder_alone && engine.config().encoder->class_token) states = {states.rows.row_range(1, states.rows.rows() - 1).clone(), {0, states.rows.rows() - 1}};
+    logits_ = engine.logits(states, options);
+  }
+  if (editing) touched_ = editing->touched();
+}
+
+std::int64_t Run::bytes() const {
+  std::lock_guard lock(mutex_);
+  std::int64_t total = bytes_of({&memory_.rows, &logits_});
+  for (const auto& [place, kept] : records_) total += kept.record->bytes();
+  for (const auto& stack : block_inputs_)
+    for (const Tensor& input : stack) total += bytes_of({&input});
+  return total;
+}
+
+// Called with the lock held, or before anybody else knows the run.
+void Run::keep(std::shared_ptr<const AttentionRecord> record) const {
+  const std::int64_t size = record->bytes();
+  std::int64_t total = size;
+  for (const auto& [place, kept] : records_) total += kept.record->bytes();
+  while (total > most_bytes_ && !records_.empty()) {
+    const auto oldest = std::min_element(records_.begin(), records_.end(), [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
+    total -= oldest->second.record->bytes();
+    records_.erase(oldest);
+  }
+  const AttentionPlace place = record->place;
+  if (total <= most_bytes_) records_[place] = {std::move(record), ++uses_};
+}
+
+std::shared_ptr<const AttentionRecord> Run::record(const AttentionPlace& place, const StopSignal& stop) const {
+  std::lock_guard lock(mutex_);
+  if (const auto found = records_.find(place); found != records_.end()) {
+    found->second.used = ++uses_;
+    return found->second.record;
+  }
+  const NoGradientScope no_gradients;
+  const Model& engine = model_->folder.model;
+  stop.check();
+  std::shared_ptr<const AttentionRecord> result;
+  const std::unique_ptr<EditingProbe> editing = edits_->probe(*model_);
+  RecordingProbe recording(engine, editing.get(), [&](std::shared_ptr<AttentionRecord> record) {
+    add_log_sum_exp(*record);
+    const bool asked = record->place == place;
+    keep(record);
+    if (asked) result = std::move(record);
+  });
+  std::vector<Probe*> probes;
+  if (editing) probes.push_back(editing.get());
+  probes.push_back(&recording);
+  ProbeList list(std::move(probes));
+  RunOptions options;
+  options.probe = &list;
+  const Tensor& rows = block_inputs_[index_of(place.stack)].at(static_cast<std::size_t>(place.layer));
+  const States from{rows, {0, rows.rows()}};
+  StackRange range;
+  range.first_layer = place.layer;
+  range.end_layer = place.layer + 1;
+  if (place.stack == StackKind::encoder) engine.encode_from(from, range, options);
+  else engine.decode_from(from, memory_.rows.defined() ? &memory_ : nullptr, range, options);
+  return result;
+}
+
+const RowStatistics& Run::statistics(const AttentionPlace& place, const StopSignal& stop) const {
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto found = statistics_.find(place); found != statistics_.end()) return found->second;
+  }
+  const std::shared_ptr<const AttentionRecord> from = record(place, stop);
+  RowStatistics made = statistics_of(model_->folder.model, *from);
+  std::lock_guard lock(mutex_);
+  return statistics_.emplace(place, std::move(made)).first->second;
+}
+
+// ---- The cache --------------------------------------------------------------------------------------------------------
+
+std::string run_fingerprint(const LoadedModel& model, const PreparedInput& input, const RunEdits& edits) {
+  std::uint64_t hash = 14695981039346656037u;
+  const auto add = [&](const void* data, std::size_t size) {
+    for (std::size_t i = 0; i < size; ++i) hash = (hash ^ static_cast<const unsigned char*>(data)[i]) * 1099511628211u;
+    // Between parts, so that what ends one does not begin the next.
+    hash = (hash ^ 0xFF ^ size) * 1099511628211u;
+  };
+  add(model.fingerprint.data(), model.fingerprint.size());
+  for (const auto* ids : {&input.encoder, &input.decoder}) add(ids->data(), ids->size() * sizeof(std::int32_t));
+  add(edits.key().data(), edits.key().size());
+  std::string text;
+  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[hash >> shift & 15];
+  return text;
+}
+
+std::shared_ptr<const Run> RunCache::get(const std::shared_ptr<const LoadedModel>& model, const PreparedInput& input,
+                                         const std::shared_ptr<const RunEdits>& edits, bool statistics, const StopSignal& stop) {
+  // The whole of what the run depends on, not its hash: two requests must never be taken for one.
+  std::string key = model->fingerprint + '\n' + edits->key() + '\n';
+  for (const auto* ids : {&input.encoder, &input.decoder}) {
+    for (const std::int32_t id : *ids) key += std::to_string(id) + ' ';
+    key += '\n';
+  }
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.key == key; });
+    if (found != entries_.end()) {
+      entries_.splice(entries_.begin(), entries_, found);
+      return found->run;
+    }
+  }
+  auto run = std::make_shared<const Run>(model, input, edits, statistics, most_bytes_ / 8, stop);
+  std::lock_guard lock(mutex_);
+  entries_.push_front({std::move(key), run});
+  std::int64_t total = 0;
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    total += entry->run->bytes();
+    // The newest stays, however large.
+    entry = total > most_bytes_ && entry != entries_.begin() ? entries_.erase(entry) : std::next(entry);
+  }
+  return run;
+}
+
+// ---- Answers ----------------------------------------------------------------------------------------------------------
+
+void write_prediction(JsonWriter& out, const Tokenizer& tokenizer, std::span<const float> logits, std::int32_t next, std::int64_t top) {
+  out.begin_object();
+  if (next < 0) {
+    for (const char* name : {"target_id", "log_probability", "rank"}) out.key(name).null();
+  } else {
+    const auto size = static_cast<std::int64_t>(logits.size());
+    const float own = logits[static_cast<std::size_t>(next)];
+    std::int64_t rank = 0;
+    for (std::int64_t id = 0; id < size; ++id) {
+      const float other = logits[static_cast<std::size_t>(id)];
+      rank += other > own || (other == own && id < next);
+    }
+    out.field("target_id", next);
+    out.field("log_probability", log_softmax(Tensor::from({1, size}, logits)).data()[next]);
+    out.field("rank", rank);
+  }
+  out.key("top");
+  write_likely(out, tokenizer, likely_tokens(logits, top));
+  out.end_object();
+}
+
+namespace {
+
+// values [queries, heads] as [heads][queries].
+template <typename Number>
+void write_by_head(JsonWriter& out, const char* name, const std::vector<Number>& values, std::int64_t queries, std::int64_t heads) {
+  out.key(name).begin_array();
+  for (std::int64_t head = 0; head < heads; ++head) {
+    out.begin_array();
+    for (std::int64_t query = 0; query < queries; ++query) out.value(values[static_cast<std::size_t>(query * heads + head)]);
+    out.end_array();
+  }
+  out.end_array();
+}
+
+// values [queries, heads, kept] as [heads][queries][k], without the places where there is no key.
+template <typename Number>
+void write_top(JsonWriter& out, const char* name, const std::vector<Number>& values, const RowStatistics& statistics) {
+  out.key(name).begin_array();
+  for (std::int64_t head = 0; head < statistics.heads; ++head) {
+    out.begin_array();
+    for (std::int64_t query = 0; query < statistics.queries; ++query) {
+      out.begin_array();
+      for (std::int64_t k = 0; k < statistics.kept; ++k) {
+        const auto place = static_cast<std::size_t>((query * statistics.heads + head) * statistics.kept + k);
+        if (statistics.top_keys[place] >= 0) out.value(values[place]);
+      }
+      out.end_array();
+    }
+    out.end_array();
+  }
+  out.end_array();
+}
+
+}  // namespace
+
+void write_run(JsonWriter& out, const Run& run, const RunWants& wants, std::size_t edits, const StopSignal& stop) {
+  const LoadedModel& model = run.model();
+  out.field("run", run_fingerprint(model, run.input(), run.edits()));
+  out.key("input");
+  write_input(out, run.input().request);
+  if (wants.tokens) {
+    out.key("tokens");
+    write_tokens(out, model, run.input());
+  }
+  const std::vector<AttentionPlace> places = attentions_of(model.config());
+  if (wants.statistics) {
+    out.key("statistics").begin_array();
+    for (const AttentionPlace& place : places) {
+      const RowStatistics& one = run.statistics(place, stop);
+      out.begin_object();
+      out.field("attention", name_of(place));
+      out.field("queries", one.queries);
+      out.field("keys", one.keys);
+      write_by_head(out, "entropy", one.entropy, one.queries, one.heads);
+      write_by_head(out, "first", one.first, one.queries, one.heads);
+      write_by_head(out, "self", one.self, one.queries, one.heads);
+      write_by_head(out, "previous", one.previous, one.queries, one.heads);
+      write_by_head(out, "distance", one.distance, one.queries, one.heads);
+      write_top(out, "top_keys", one.top_keys, one);
+      write_top(out, "top_weights", one.top_weights, one);
+      out.end_object();
+    }
+    out.end_array();
+  }
+  if (wants.predictions && run.logits().defined()) {
+    const Tokenizer& tokenizer = model.config().decoder ? *model.folder.target : *model.folder.source;
+    const Tensor& logits = run.logits();
+    out.key("predictions").begin_object().key("rows").begin_array();
+    for (std::int64_t row = 0; row < logits.rows(); ++row) {
+      stop.check();
+      write_prediction(out, tokenizer, {logits.row(row), static_cast<std::size_t>(logits.width())}, run.input().next[static_cast<std::size_t>(row)], wants.top);
+    }
+    out.end_array().end_object();
+  }
+  if (wants.checks) {
+    double head_sum = 0, row_sum = 0;
+    for (const AttentionPlace& place : places) {
+      const RowStatistics& one = run.statistics(place, stop);
+      head_sum = std::max(head_sum, one.head_sum);
+      row_sum = std::max(row_sum, one.row_sum);
+    }
+    out.key("checks").begin_object().field("head_sum", static_cast<float>(head_sum)).field("row_sum", static_cast<float>(row_sum)).end_object();
+  }
+  out.key("edits").begin_array();
+  for (std::size_t i = 0; i < edits; ++i) out.begin_object().field("touched", i < run.touched().size() ? run.touched()[i] : 0).end_object();
+  out.end_array();
+}
+
+void write_row(JsonWriter& out, const Run& run, const RowRequest& request, const Limits& limits, const StopSignal& stop) {
+  const std::shared_ptr<const AttentionRecord> record = run.record(request.place, stop);
+  const Model& engine = run.model().folder.model;
+  const std::int64_t heads = record->rules.query_heads, key_heads = record->rules.key_heads, keys = record->keys();
+  const auto check = [](const char* name, std::int64_t index, std::int64_t size) {
+    if (index < 0 || index >= size) throw Error(ErrorKind::argument, name, join("is ", index), join("there are 0 to ", size - 1));
+  };
+  check("head", request.head, heads);
+  check("query", request.query, record->queries());
+  for (const std::int64_t key : request.keys) check("keys", key, keys);
+  const std::int64_t key_head = request.head / (heads / key_heads), size = record->query.width() / heads, value_size = record->value.width() / key_heads;
+
+  std::vector<float> products(static_cast<std::size_t>(keys)), scaled = products, scores = products, weights = products;
+  const auto rebuild = [&](AttentionRecord::Rules with, float* to_scores, float* to_weights) {
+    WeightsTile tile;
+    tile.head = request.head;
+    tile.query_begin = request.query;
+    tile.query_end = request.query + 1;
+    tile.key_end = keys;
+    tile.scores = to_scores;
+    tile.weights = to_weights;
+    attention_weights(record->call(with), {&tile, 1});
+  };
+  rebuild(AttentionRecord::Rules::plain, products.data(), nullptr);
+  rebuild(AttentionRecord::Rules::ruled, scaled.data(), nullptr);
+  rebuild(AttentionRecord::Rules::all, scores.data(), weights.data());
+
+  std::vector<std::int64_t> shown = request.keys;
+  if (shown.empty()) {
+    shown.resize(static_cast<std::size_t>(keys));
+    std::iota(shown.begin(), shown.end(), 0);
+    const auto most = static_cast<std::size_t>(std::min(limits.row_keys, keys));
+    std::stable_sort(shown.begin(), shown.end(), [&](std::int64_t a, std::int64_t b) { return weights[static_cast<std::size_t>(a)] > weights[static_cast<std::size_t>(b)]; });
+    shown.resize(most);
+    std::sort(shown.begin(), shown.end());
+  }
+  const auto part = [](const Tensor& rows, std::int64_t row, std::int64_t head, std::int64_t length) {
+    return std::span<const float>(rows.row(row) + head * length, static_cast<std::size_t>(length));
+  };
+  const auto whole = [&](const Tensor& rows, std::int64_t row) { return part(rows, row, 0, rows.width()); };
+  const auto vectors = [&](const char* name, const Tensor& rows, std::int64_t length) {
+    out.key(name);
+    if (!rows.defined()) {
+      out.null();
+      return;
+    }
+    out.begin_array();
+    for (const std::int64_t key : shown) out.value(part(rows, key, key_head, length));
+    out.end_array();
+  };
+
+  double entropy = 0;
+  for (const float weight : weights)
+    if (weight > 0) entropy -= static_cast<double>(weight) * std::log(static_cast<double>(weight));
+
+  // What the head writes, and what each key has a share in: weight x |value W_O of this head|.
+  const Tensor& weight = output_weight(engine, request.place);
+  const Tensor bias = output_bias(engine, request.place);
+  const Tensor head_row = record->head_output.row_range(request.query, 1);
+  const Tensor written = written_by(weight, head_row, request.head, value_size);
+  const Tensor value_written = matrix_product(record->value.columns(key_head * value_size, value_size).clone(), weight.columns(request.head * value_size, value_size).clone(), true);
+  std::vector<float> write_norms(static_cast<std::size_t>(keys)), head_norms;
+  for (std::int64_t key = 0; key < keys; ++key)
+    write_norms[static_cast<std::size_t>(key)] = weights[static_cast<std::size_t>(key)] * static_cast<float>(norm_of(value_written.row(key), value_written.width()));
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const Tensor one = written_by(weight, head_row, head, value_size);
+    head_norms.push_back(static_cast<float>(norm_of(one.data(), one.width())));
+  }
+  const Tensor projected = record->projected.row_range(request.query, 1);
+
+  out.field("attention", name_of(request.place));
+  out.field("head", request.head);
+  out.field("query", request.query);
+  const float scale = record->rules.scale != 0 ? record->rules.scale : 1 / std::sqrt(static_cast<float>(size));
+  out.field("scale", scale);
+  out.field("input", whole(record->normed, request.query));
+  out.field("query_vector", part(record->query, request.query, request.head, size));
+  out.key("rotated_query");
+  if (record->rotated_query.defined()) out.value(part(record->rotated_query, request.query, request.head, size));
+  else out.null();
+  out.field("products", products);
+  out.field("scaled", scaled);
+  out.field("scores", scores);
+  out.field("weights", weights);
+  out.field("entropy", static_cast<float>(entropy));
+  out.field("log_sum_exp", record->log_sum_exp.at(request.query, request.head));
+  out.field("keys", shown);
+  vectors("key_vectors", record->key, size);
+  vectors("rotated_keys", record->rotated_key, size);
+  vectors("value_vectors", record->value, value_size);
+  out.field("output", part(record->head_output, request.query, request.head, value_size));
+  out.field("written", whole(written, 0));
+  out.field("write_norms", write_norms);
+  out.field("projected", whole(projected, 0));
+  out.key("projection_bias");
+  out.value(bias.defined() ? bias.to_vector() : std::vector<float>(static_cast<std::size_t>(projected.width()), 0));
+  out.field("head_norms", head_norms);
+  out.key("head_sum");
+  if (record->output_changed) out.null();
+  else out.value(static_cast<float>(head_sum_difference(engine, request.place, head_row.clone(), projected.clone(), heads)));
+}
+
+std::vector<float> tile_of(const Run& run, const TileRequest& request, const StopSignal& stop) {
+  const std::shared_ptr<const AttentionRecord> record = run.record(request.place, stop);
+  const AttentionCall call = record->call(request.what == TileRequest::What::products ? AttentionRecord::Rules::plain : AttentionRecord::Rules::all);
+  const std::int64_t rows = request.rows(), columns = request.columns(), keys = request.key_end - request.key_begin;
+  const std::int64_t heads = static_cast<std::int64_t>(request.heads.size());
+  std::vector<float> result(static_cast<std::size_t>(heads * rows * columns));
+  const bool weights = request.what == TileRequest::What::weights;
+  const auto rebuild = [&](std::int64_t head, std::int64_t begin, std::int64_t end, float* place) {
+    WeightsTile tile;
+    tile.head = head;
+    tile.query_begin = begin;
+    tile.query_end = end;
+    tile.key_begin = request.key_begin;
+    tile.key_end = request.key_end;
+    (weights ? tile.weights : tile.scores) = place;
+    attention_weights(call, {&tile, 1});
+  };
+  // Some rows at a time: a picture of a long text is made from cells that never exist together.
+  const std::int64_t strip_rows = std::max<std::int64_t>(1, (1 << 20) / (keys * request.reduce)) * request.reduce;
+  std::vector<float> strip;
+  for (std::int64_t h = 0; h < heads; ++h) {
+    const std::int64_t head = request.heads[static_cast<std::size_t>(h)];
+    for (std::int64_t begin = request.query_begin; begin < request.query_end; begin += strip_rows) {
+      stop.check();
+      const std::int64_t end = std::min(begin + strip_rows, request.query_end);
+      float* const to = result.data() + (h * rows + (begin - request.query_begin) / request.reduce) * columns;
+      if (request.reduce == 1) {
+        rebuild(head, begin, end, to);
+        continue;
+      }
+      strip.resize(static_cast<std::size_t>((end - begin) * keys));
+      rebuild(head, begin, end, strip.data());
+      for (std::int64_t row = begin; row < end; row += request.reduce) {
+        for (std::int64_t column = 0; column < columns; ++column) {
+          const std::int64_t row_end = std::min(row + request.reduce, end), first = column * request.reduce, last = std::min(first + request.reduce, keys);
+          float largest = -std::numeric_limits<float>::infinity();
+          double sum = 0;
+          std::int64_t count = 0;
+          for (std::int64_t r = row; r < row_end; ++r) {
+            for (std::int64_t c = first; c < last; ++c) {
+              const float cell = strip[static_cast<std::size_t>((r - begin) * keys + c)];
+              largest = std::max(largest, cell);
+              if (std::isinf(cell)) continue;
+              sum += cell;
+              ++count;
+            }
+          }
+          to[(row - begin) / request.reduce * columns + column] = !request.mean ? largest : count > 0 ? static_cast<float>(sum / static_cast<double>(count)) : largest;
+        }
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace attend::explorer
