@@ -13,7 +13,57 @@ struct Options {
   AttentionBenchOptions attention;
   std::string recipe, data, model = "tatoeba-zh-en", file, to, strategy = "greedy";
   std::int64_t steps = 20, rounds = 5, batch_size = 32;
+  std::int64_t tokens = 40, cuts = 1000;
+  std::string target = "logit";
 };
+
+// What is translated where the benchmark is about length, not about words; repeated or cut to the length asked for.
+constexpr const char* long_source = "我昨天在图书馆里遇见了一位老朋友，他告诉我他打算明年春天去北京学习中国历史和文学，因为他一直对古代诗歌很感兴趣。";
+constexpr const char* long_target =
+    "Yesterday I met an old friend in the library, and he told me that he was going to Beijing next spring to study Chinese "
+    "history and literature, because he has always been interested in ancient poetry.";
+
+std::vector<std::int32_t> of_length(std::vector<std::int32_t> ids, std::size_t length) {
+  const std::size_t given = ids.size();
+  ids.resize(length);
+  for (std::size_t i = given; i < length; ++i) ids[i] = ids[i - given];
+  return ids;
+}
+
+void bench_importance_of(const Options& options, const Globals& globals) {
+  const ModelFolder folder = load_model_folder(find_model(options.model));
+  const Translator translator(folder);
+  const auto length = static_cast<std::size_t>(options.tokens);
+  ModelInput input;
+  input.source = encode_source(translator.task(), translator.source(), long_source, "en");
+  const std::int32_t end = input.source.back();
+  input.source = of_length(input.source, length);
+  input.source.back() = end;
+  const std::vector<std::int32_t> labels = of_length(translator.target().encode(long_target), length);
+  input.ids = {first_token(translator.target())};
+  input.ids.insert(input.ids.end(), labels.begin(), labels.end() - 1);
+  const Target target = options.target == "logit" ? logit_of(labels.back()) : log_probability_of(labels);
+  const ImportanceSpeed speed = bench_importance(translator.model(), input, target, options.cuts, options.rounds);
+  Output out;
+  if (globals.json) {
+    out.json({{"engine", "attend"}, {"bench", "importance"}, {"model", options.model}, {"target", options.target},
+              {"threads", speed.threads}, {"source_tokens", speed.source_tokens}, {"target_tokens", speed.target_tokens},
+              {"edges", speed.edges}, {"forward_milliseconds", speed.forward_milliseconds},
+              {"first_order_milliseconds", speed.first_order_milliseconds}, {"first_order_ratio", speed.first_order_ratio},
+              {"cuts", speed.cuts}, {"exact_seconds", speed.exact_seconds}, {"whole_seconds", speed.whole_seconds},
+              {"exact_speedup", speed.exact_speedup},
+              {"random_exact_seconds", speed.random_exact_seconds}, {"random_exact_speedup", speed.random_exact_speedup}, {"largest_effect", speed.largest_effect},
+              {"largest_difference", speed.largest_difference}});
+  } else {
+    out.line(join("first-order effects of ", speed.edges, " edges: ", short_number(speed.first_order_milliseconds), " ms, ",
+                  short_number(speed.first_order_ratio), " x one pass forward (", short_number(speed.forward_milliseconds), " ms)"));
+    out.line(join(speed.cuts, " exact cuts of the edges with the largest: ", short_number(speed.exact_seconds), " s, ",
+                  short_number(speed.exact_speedup), " x faster than whole runs (", short_number(speed.whole_seconds), " s)"));
+    out.line(join("of edges drawn from all: ", short_number(speed.random_exact_seconds), " s, ", short_number(speed.random_exact_speedup),
+                  " x faster; largest difference ", speed.largest_difference, " of effects up to ", short_number(speed.largest_effect)));
+  }
+  out.flush();
+}
 
 void print_rates(Output& out, const Globals& globals, const char* bench, const std::string& what, const char* unit, const Rates& rates) {
   if (globals.json) {
@@ -91,8 +141,19 @@ void add_bench(CLI::App& program, Globals& globals) {
     print_rates(out, globals, "translation", join(lines.lines.size(), " lines, ", options->strategy, ", batch ", options->batch_size), "sentences/s",
                 bench_translation(translator, lines.lines, translate, options->rounds));
   });
+
+  CLI::App* importance = command->add_subcommand("importance", "First-order effects of every edge, and exact cuts, beside whole runs");
+  importance->add_option("--model,-m", options->model, "Folder of a translator, or the name of one that ships")->capture_default_str();
+  importance->add_option("--tokens", options->tokens, "Tokens of the source and of the target")->capture_default_str()->check(CLI::Range(2, 4096));
+  importance->add_option("--cuts", options->cuts, "Edges to cut")->capture_default_str()->check(CLI::PositiveNumber);
+  importance->add_option("--rounds", options->rounds, "Rounds of both ways in turns")->capture_default_str()->check(CLI::PositiveNumber);
+  importance->add_option("--target", options->target, "logit (of the last token) or log_probability (of all tokens)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"logit", "log_probability"}));
+  importance->callback([options, &globals] { bench_importance_of(*options, globals); });
   command->footer(
       "Examples:\n"
+      "  attend bench importance --json\n"
       "  attend bench attention --threads 1 --only self_1024\n"
       "  attend bench training recipe/tatoeba-zh-en.toml --json\n"
       "  attend bench translation data/tatoeba-zh-en/test.zh.gz\n"

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "attend/importance.h"
 #include "attend/recipe.h"
 #include "attend/translate.h"
 
@@ -53,5 +54,21 @@ Rates bench_training(const Recipe& recipe, const std::filesystem::path& data_fol
 // Sentences a second, text to text, all lines each round, after a warm-up round.
 Rates bench_translation(const Translator& translator, std::span<const std::string> lines, const TranslateOptions& options,
                         std::int64_t rounds);
+
+// What telling looks from matters costs. First-order effects of every edge beside one pass forward, in turns; and exact
+// cuts of `cuts` edges beside as many whole runs with the same edit, in rounds: of the edges with the largest first-order
+// effects, which one would cut to be sure, and of edges drawn from all. A whole run computes no logits but the target's.
+// Medians.
+struct ImportanceSpeed {
+  std::int64_t source_tokens = 0, target_tokens = 0, edges = 0, cuts = 0;
+  int threads = 0;
+  double forward_milliseconds = 0, first_order_milliseconds = 0, first_order_ratio = 0;
+  double exact_seconds = 0, whole_seconds = 0, exact_speedup = 0;
+  double random_exact_seconds = 0, random_exact_speedup = 0;
+  double largest_effect = 0, largest_difference = 0;  // of the cuts; between both ways of measuring them
+};
+// Error(numeric) where both ways differ by more than this, relative to the largest effect or 1.
+inline constexpr double largest_cut_error = 1e-3;
+ImportanceSpeed bench_importance(const Model& model, const ModelInput& input, const Target& target, std::int64_t cuts, std::int64_t rounds);
 
 }  // namespace attend

@@ -71,6 +71,11 @@ struct StackRange {
   // can tell them apart, and keys and values are computed once. Needs end_layer = first_layer + 1.
   std::span<const std::int64_t> queries = {};
   std::int64_t last_rows = 0;      // > 0: the stack's last block only for so many last rows of each item
+  // Where most rows are those of another run: its queries, keys and values in the first block, side by side as they were
+  // before rotation [rows, (heads + 2 * key_heads) * head_dim]. Only the `changed` rows are projected, into this tensor.
+  // Not with a probe.
+  Tensor projected = {};
+  std::span<const std::int64_t> changed = {};
 };
 
 class Model;

@@ -212,12 +212,25 @@ std::vector<AskedRows> asked_rows(const StackRun& run, int layer) {
   return asked;
 }
 
+// Queries, keys and values side by side.
+Tensor project(const Place& place, const AttentionParts& parts, const Tensor& x) {
+  const LinearParts& weights = parts.query_key_value;
+  const StackRange& range = place.run.range;
+  if (!range.projected.defined() || place.layer != range.first_layer)
+    return linear(enter(place, parts.norm, x), weights.weight, weights.bias);
+  Tensor all = range.projected;
+  const Tensor fresh = linear(enter(place, parts.norm, select_rows(x, range.changed)), weights.weight, weights.bias);
+  for (std::size_t i = 0; i < range.changed.size(); ++i)
+    std::copy_n(fresh.row(static_cast<std::int64_t>(i)), fresh.width(), all.row(range.changed[i]));
+  return all;
+}
+
 Tensor self_attention(StackRun& run, int layer, const AttentionParts& parts, Tensor x) {
   const Place place{run, layer, Part::self};
   const TransformerConfig& config = run.parts.config;
   const std::int64_t query_width = config.heads * config.head_width(), key_width = config.key_head_count() * config.head_width();
 
-  const Tensor all = linear(enter(place, parts.norm, x), parts.query_key_value.weight, parts.query_key_value.bias);
+  const Tensor all = project(place, parts, x);
   const Tensor fused[3] = {all.columns(0, query_width), all.columns(query_width, key_width),
                            all.columns(query_width + key_width, key_width)};
   Tensor query = fused[0], key = fused[1], value = fused[2];

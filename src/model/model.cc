@@ -94,6 +94,14 @@ void check_range(const char* operation, const TransformerConfig& config, const S
   if (range.first_part == Part::block || (range.first_part == Part::cross && !cross))
     refuse("first_part does not exist in this stack", cross ? "self, cross or feed_forward" : "self or feed_forward");
   if (range.last_rows < 0) refuse(join("last_rows is ", range.last_rows));
+  if (range.projected.defined()) {
+    const Shape wanted{rows.rows.rows(), (config.heads + 2 * config.key_head_count()) * config.head_width()};
+    if (!(range.projected.shape() == wanted) || !range.projected.contiguous())
+      throw Error(ErrorKind::shape, operation, join("projected is ", range.projected.shape()), join("it must be ", wanted, " without gaps"));
+    if (options.probe || range.first_part != Part::self) refuse("projected is given with a probe or a later part", "leave one of them out");
+    for (const std::int64_t row : range.changed)
+      if (row < 0 || row >= rows.rows.rows()) refuse(join("row ", row, " is changed"), join("rows run from 0 to ", rows.rows.rows() - 1));
+  }
   if (range.queries.empty()) return;
   if (rows.items() != 1 || range.first_part != Part::self || range.end_layer != range.first_layer + 1 || range.last_rows != 0 ||
       options.self_mask || !options.item_numbers.empty())

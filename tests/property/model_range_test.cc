@@ -82,6 +82,30 @@ TEST_P(Range, EncoderGoesOnFromEveryBlock) {
             whole.rows.to_vector());
 }
 
+// Rows of another run bring their projections along; only what differs is projected again.
+TEST_P(Range, OnlyChangedRowsAreProjected) {
+  const StackKind stack = config().encoder ? StackKind::encoder : StackKind::decoder;
+  const TokenBatch tokens = config().encoder ? source() : target();
+  std::vector<Site> sites{block_site(stack, 1, Point::input)};
+  for (const Point point : {Point::query, Point::key, Point::value}) sites.push_back({stack, 1, Part::self, point});
+  Recorder recorder(sites);
+  RunOptions options;
+  options.probe = &recorder;
+  if (config().encoder) model.encode(tokens, options);
+  else model.decode(tokens, nullptr, options);
+  States rows{recorder.value(sites[0]), tokens.offsets};
+  StackRange range{.first_layer = 1};
+  const auto run = [&] { return config().encoder ? model.encode_from(rows, range) : model.decode_from(rows, nullptr, range); };
+  const std::vector<std::int64_t> changed{2, 4};
+  for (const std::int64_t row : changed)
+    for (std::int64_t column = 0; column < rows.rows.width(); ++column) rows.rows.row(row)[column] *= -1.5f + 0.1f * static_cast<float>(column);
+  const std::vector<float> expected = run().rows.to_vector();
+  range.projected = join_columns(join_columns(recorder.value(sites[1]), recorder.value(sites[2])), recorder.value(sites[3]));
+  range.changed = changed;
+  for (const std::int64_t row : changed) std::fill_n(range.projected.row(row), range.projected.width(), std::nanf(""));
+  EXPECT_EQ(run().rows.to_vector(), expected);
+}
+
 TEST_P(Range, DecoderGoesOnFromEveryBlock) {
   if (!config().decoder) return;
   const auto layers = static_cast<int>(config().decoder->layers);
@@ -194,6 +218,17 @@ TEST(Ranges, NameWhatExists) {
   expect_error([&] { model.encode_from(rows, {.end_layer = 1, .queries = beyond}); }, {"query 4", "0 to 3"});
   expect_error([&] { model.encode_from(rows, {.queries = beyond}); }, {"one sequence, one whole block", "first_layer + 1"});
   expect_error([&] { model.decode_from(rows, nullptr, {}); }, {"no decoder"});
+  StackRange projected;
+  projected.projected = Tensor::zeros({4, 16});
+  expect_error([&] { model.encode_from(rows, projected); }, {"projected is [4, 16]", "must be [4, 48]"});
+  projected.projected = Tensor::zeros({4, 48});
+  projected.changed = beyond;
+  expect_error([&] { model.encode_from(rows, projected); }, {"row 4 is changed", "0 to 3"});
+  ScoreEditor editor;
+  RunOptions options;
+  options.probe = &editor;
+  projected.changed = {};
+  expect_error([&] { model.encode_from(rows, projected, options); }, {"with a probe"});
 }
 
 }  // namespace

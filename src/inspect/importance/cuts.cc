@@ -9,26 +9,16 @@
 #include "inspect/importance/edges.h"
 #include "inspect/importance/places.h"
 #include "inspect/importance/target.h"
+#include "model/parts.h"
 
 namespace attend {
 namespace {
 
 // Rows computed at once: enough for the products, few enough to stay in the caches.
-constexpr std::int64_t batch_rows = 1024;
+constexpr std::int64_t batch_rows = 512;
 constexpr std::size_t batch_items = 256;
 
 Site input_site(StackKind stack, int layer) { return {stack, layer, Part::block, Point::input}; }
-
-// `count` times the same rows, one after the other.
-States repeated(const Tensor& rows, std::int64_t count) {
-  Tensor all = Tensor::empty({rows.rows() * count, rows.width()});
-  States states{all, {0}};
-  for (std::int64_t item = 0; item < count; ++item) {
-    std::copy_n(rows.data(), rows.elements(), all.row(item * rows.rows()));
-    states.offsets.push_back((item + 1) * rows.rows());
-  }
-  return states;
-}
 
 // Sets what heads gather, or inner values of feed-forward layers, to 0: for each item what its place says.
 class PlaceCuts : public Probe {
@@ -68,7 +58,9 @@ class CutRuns {
     const TransformerConfig& config = model.config();
     std::vector<Site> sites;
     for (const Site& site : model.sites())
-      if (site.part == Part::block && site.point == Point::input) sites.push_back(site);
+      if ((site.part == Part::block && site.point == Point::input) ||
+          (site.part == Part::self && (site.point == Point::query || site.point == Point::key || site.point == Point::value)))
+        sites.push_back(site);
     sites.push_back({StackKind::decoder, 0, Part::self, Point::added});
     Recorder recorder(sites);
     RunOptions options;
@@ -76,7 +68,7 @@ class CutRuns {
     if (config.encoder) {
       memory_ = encode_input(model, input, options);
       for (int layer = 0; layer < static_cast<int>(config.encoder->layers); ++layer)
-        encoder_inputs_.push_back(recorder.value(input_site(StackKind::encoder, layer)));
+        keep(recorder, StackKind::encoder, layer, encoder_inputs_, encoder_projections_);
     }
     if (!config.decoder || of_classes(target)) {
       // A decoder below a classifier of the encoder has no part in the target.
@@ -90,11 +82,12 @@ class CutRuns {
     end_ = target_->end_row();
     TokenBatch tokens;
     tokens.append(std::span(input.ids).first(static_cast<std::size_t>(end_)));
-    cache_.emplace(config.encoder ? KvCache(model, model.share_memory(memory_), 0) : KvCache(model));
+    if (config.encoder) shared_ = model.share_memory(memory_);
+    cache_.emplace(config.encoder ? KvCache(model, shared_, 0) : KvCache(model));
     KvCache* grown[] = {&*cache_};
     const Tensor states = model.decode_cached(tokens, grown, options).rows;
     for (int layer = 0; layer < static_cast<int>(config.decoder->layers); ++layer)
-      decoder_inputs_.push_back(recorder.value(input_site(StackKind::decoder, layer)));
+      keep(recorder, StackKind::decoder, layer, decoder_inputs_, decoder_projections_);
     if (config.encoder) after_first_self_ = recorder.value({StackKind::decoder, 0, Part::self, Point::added});
     base_of(states);
   }
@@ -175,6 +168,12 @@ class CutRuns {
   }
 
  private:
+  static void keep(const Recorder& recorder, StackKind stack, int layer, std::vector<Tensor>& inputs, std::vector<Tensor>& projections) {
+    inputs.push_back(recorder.value(input_site(stack, layer)));
+    const auto value = [&](Point point) { return recorder.value({stack, layer, Part::self, point}); };
+    projections.push_back(join_columns(join_columns(value(Point::query), value(Point::key)), value(Point::value)));
+  }
+
   void base_of(const Tensor& states) {
     if (!target_->of_classes()) base_rows_ = target_->values_of_rows(states);
     const std::int64_t first[] = {0};
@@ -206,6 +205,35 @@ class CutRuns {
     range.first_part = Part::cross;
     range.last_rows = end_ - target_->first_row();
     return values_of(model_.decode_from(repeated(after_first_self_, memory.items()), &memory, range));
+  }
+
+  // In every item of `rows`, which has as many rows as the memory, one row becomes another.
+  void put_rows(const Tensor& changed, std::span<const std::int64_t> places, Tensor& rows) const {
+    for (std::size_t item = 0; item < places.size(); ++item)
+      std::copy_n(changed.row(static_cast<std::int64_t>(item)), changed.width(),
+                  rows.row(static_cast<std::int64_t>(item) * memory_.offsets.back() + places[item]));
+  }
+
+  // The same where one row of the memory differs: keys and values of the others are there.
+  std::vector<double> from_memory_rows(const States& rows, std::span<const std::int64_t> places) const {
+    const std::shared_ptr<const CrossMemory> changed = model_.share_memory(rows);
+    auto spliced = std::make_shared<CrossMemory>();
+    for (std::size_t layer = 0; layer < shared_->keys.size(); ++layer) {
+      States keys = repeated(shared_->keys[layer], rows.items()), values = repeated(shared_->values[layer], rows.items());
+      put_rows(changed->keys[layer], places, keys.rows);
+      put_rows(changed->values[layer], places, values.rows);
+      spliced->keys.push_back(keys.rows);
+      spliced->values.push_back(values.rows);
+      spliced->offsets = keys.offsets;
+    }
+    std::vector<KvCache> caches;
+    std::vector<KvCache*> lent;
+    for (std::int64_t item = 0; item < rows.items(); ++item) caches.emplace_back(model_, spliced, item);
+    for (KvCache& cache : caches) lent.push_back(&cache);
+    StackRange range;
+    range.first_part = Part::cross;
+    range.last_rows = end_ - target_->first_row();
+    return values_of(model_.decode_cached_from(repeated(after_first_self_, rows.items()), lent, range));
   }
 
   // Copies of the cache cut back to these lengths.
@@ -251,15 +279,22 @@ class CutRuns {
     range.first_layer = layer + 1;
     if (next == encoder_inputs_.size()) {
       // Only the edge's own row differs, and it is done but for the final norm.
-      const Tensor row = model_.encode_from({cut, rows_of_one(count)}, range).rows;
-      States memory = repeated(memory_.rows, count);
-      for (std::int64_t item = 0; item < count; ++item)
-        std::copy_n(row.row(item), row.width(), memory.rows.row(memory.offsets[static_cast<std::size_t>(item)] + edges[batch[static_cast<std::size_t>(item)]].query));
-      return from_memory(memory);
+      const States rows = model_.encode_from({cut, rows_of_one(count)}, range);
+      std::vector<std::int64_t> queries;
+      for (const std::size_t index : batch) queries.push_back(edges[index].query);
+      if (!reads_encoder()) return from_memory_rows(rows, queries);
+      States states = repeated(memory_.rows, count);
+      put_rows(rows.rows, queries, states.rows);
+      return from_memory(states);
     }
     States states = repeated(encoder_inputs_[next], count);
-    for (std::int64_t item = 0; item < count; ++item)
-      std::copy_n(cut.row(item), cut.width(), states.rows.row(states.offsets[static_cast<std::size_t>(item)] + edges[batch[static_cast<std::size_t>(item)]].query));
+    std::vector<std::int64_t> changed;
+    for (std::size_t item = 0; item < batch.size(); ++item) {
+      changed.push_back(states.offsets[item] + edges[batch[item]].query);
+      std::copy_n(cut.row(static_cast<std::int64_t>(item)), cut.width(), states.rows.row(changed.back()));
+    }
+    range.projected = repeated(encoder_projections_[next], count).rows;
+    range.changed = changed;
     range.last_rows = encoder_last_rows();
     return from_memory(model_.encode_from(states, range));
   }
@@ -279,10 +314,14 @@ class CutRuns {
     const std::vector<KvCache*> caches = fork(queries, forks);
     if (last) return target_->values(model_.decode_cached_from({cut, offsets}, caches, range), queries, base_rows_);
     States states{Tensor::empty({offsets.back(), cut.width()}), offsets};
+    const Tensor& projections = decoder_projections_[next];
+    range.projected = Tensor::empty({offsets.back(), projections.width()});
+    range.changed = std::span(offsets).first(batch.size());
     for (std::size_t item = 0; item < batch.size(); ++item) {
+      const std::int64_t later = end_ - queries[item] - 1;
       float* to = std::copy_n(cut.row(static_cast<std::int64_t>(item)), cut.width(), states.rows.row(offsets[item]));
-      if (queries[item] + 1 < end_)
-        std::copy_n(decoder_inputs_[next].row(queries[item] + 1), (end_ - queries[item] - 1) * cut.width(), to);
+      std::copy_n(decoder_inputs_[next].data() + (queries[item] + 1) * cut.width(), later * cut.width(), to);
+      std::copy_n(projections.data() + queries[item] * projections.width(), (later + 1) * projections.width(), range.projected.row(offsets[item]));
     }
     range.last_rows = end_ - target_->first_row();
     return values_of(model_.decode_cached_from(states, caches, range));
@@ -299,7 +338,9 @@ class CutRuns {
   const std::int64_t ids_;
   States memory_;
   std::vector<Tensor> encoder_inputs_, decoder_inputs_;  // of every block; the decoder's rows before end_
+  std::vector<Tensor> encoder_projections_, decoder_projections_;  // queries, keys and values of these rows
   Tensor after_first_self_;                              // of the decoder
+  std::shared_ptr<const CrossMemory> shared_;            // of the memory
   std::optional<KvCache> cache_;                         // of the decoder's rows
   std::optional<ResolvedTarget> target_;
   std::int64_t end_ = 0;                                 // rows of the last stack that are run

@@ -18,8 +18,8 @@ void check_number(const char* what, std::int64_t value, std::int64_t count, cons
               join(of, " has ", what, "s 0 to ", count - 1, "; the nearest is ", value < 0 ? 0 : count - 1));
 }
 
-// Rows of logits worked on at once: enough for the product, few enough not to fill memory with a vocabulary a row.
-constexpr std::int64_t logit_rows = 256;
+// Rows of logits worked on at once: enough for the product, few enough to stay in a cache with a vocabulary a row.
+constexpr std::int64_t logit_rows = 48;
 
 }  // namespace
 
@@ -75,6 +75,15 @@ std::int32_t token_named(const Tokenizer& tokenizer, std::string_view text) {
 // ---- Inputs -----------------------------------------------------------------------------------------------------------
 
 bool reads_tokens(const Model& model) { return !model.config().encoder || model.config().encoder->vocabulary > 0; }
+
+States repeated(const Tensor& rows, std::int64_t count) {
+  States states{Tensor::empty({rows.rows() * count, rows.width()}), {0}};
+  for (std::int64_t item = 0; item < count; ++item) {
+    std::copy_n(rows.data(), rows.elements(), states.rows.row(item * rows.rows()));
+    states.offsets.push_back((item + 1) * rows.rows());
+  }
+  return states;
+}
 
 bool of_classes(const Target& target) {
   return target.kind == Target::Kind::class_logit || target.kind == Target::Kind::class_difference;
@@ -213,23 +222,22 @@ std::vector<double> ResolvedTarget::values(const States& states, std::span<const
 }
 
 Tensor ResolvedTarget::differentiable(const States& states) const {
-  if (!of_classes() && target_.kind == Target::Kind::log_probability) {
-    const std::int64_t count = end_row_ - first_row_;
-    std::vector<std::int64_t> rows;
-    for (std::int64_t row = 0; row < count; ++row) rows.push_back(first_row_ + row);
-    const auto labels = std::span(target_.labels).subspan(static_cast<std::size_t>(first_row_), static_cast<std::size_t>(count));
+  std::vector<std::int64_t> rows;
+  for (std::int64_t item = 0; item < states.items(); ++item)
+    for (std::int64_t row = first_row_; row < end_row_; ++row) rows.push_back(states.offsets[static_cast<std::size_t>(item)] + row);
+  if (target_.kind == Target::Kind::log_probability) {
+    std::vector<std::int32_t> labels;
+    for (std::int64_t item = 0; item < states.items(); ++item)
+      labels.insert(labels.end(), target_.labels.begin() + first_row_, target_.labels.begin() + end_row_);
     return model_.loss(select_rows(states.rows, rows), labels, 0, -1).total;
   }
-  Tensor logits;
-  if (of_classes()) {
-    logits = model_.classify(states);
-  } else {
-    const std::int64_t row[] = {target_.position};
-    logits = model_.logits(select_rows(states.rows, row));
-  }
+  const Tensor logits = of_classes() ? model_.classify(states) : model_.logits(select_rows(states.rows, rows));
   Tensor chosen = Tensor::zeros(logits.shape());
-  chosen.data()[target_.token] = 1;
-  if (target_.kind == Target::Kind::difference || target_.kind == Target::Kind::class_difference) chosen.data()[target_.other] = -1;
+  const bool two = target_.kind == Target::Kind::difference || target_.kind == Target::Kind::class_difference;
+  for (std::int64_t item = 0; item < states.items(); ++item) {
+    chosen.row(item)[target_.token] = 1;
+    if (two) chosen.row(item)[target_.other] = -1;
+  }
   return sum(multiply(logits, chosen));
 }
 

@@ -15,6 +15,9 @@ void check_input(const Model& model, const ModelInput& input, const char* operat
 States encode_input(const Model& model, const ModelInput& input, const RunOptions& options = {});
 // States of the last stack; `memory` is used where the decoder has an encoder.
 States decode_input(const Model& model, const ModelInput& input, const States& memory, const RunOptions& options = {});
+// `count` items of the same rows.
+States repeated(const Tensor& rows, std::int64_t count);
+
 // Of classes the target reads the encoder, otherwise the last stack.
 bool of_classes(const Target& target);
 
@@ -33,7 +36,7 @@ class ResolvedTarget {
   std::vector<double> values(const States& states, std::span<const std::int64_t> firsts, std::span<const double> base) const;
   // What each row adds to the target [end_row - first_row]; not for classes.
   std::vector<double> values_of_rows(const Tensor& rows) const;
-  // For the tape: from all rows of the last stack.
+  // For the tape, from items with all rows of the last stack: the sum over the items.
   Tensor differentiable(const States& states) const;
 
  private:

@@ -1,0 +1,172 @@
+// Attention rollout and value zeroing.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "attend/attribution.h"
+#include "attend/error.h"
+#include "attend/tape.h"
+#include "inspect/importance/places.h"
+#include "inspect/importance/target.h"
+
+namespace attend {
+namespace {
+
+// ---- Rollout ------------------------------------------------------------------------------------------------------------
+
+Tensor identity(std::int64_t size) {
+  Tensor x = Tensor::zeros({size, size});
+  for (std::int64_t i = 0; i < size; ++i) x.row(i)[i] = 1;
+  return x;
+}
+
+// Follows the attentions in the order of the run, so that no two matrices of weights are held at a time.
+class RolloutProbe : public Probe {
+ public:
+  RolloutProbe(float residual, bool cross) : residual_(residual), cross_(cross) {}
+
+  bool wants(const Site& site) const override { return site.point == Point::weights; }
+  void visit(const Visit& visit, Tensor& value) override {
+    const std::int64_t heads = value.shape()[0], queries = value.shape()[1], keys = value.shape()[2];
+    Tensor mean = Tensor::zeros({queries, keys});
+    for (std::int64_t head = 0; head < heads; ++head)
+      for (std::int64_t i = 0; i < queries * keys; ++i) mean.data()[i] += value.data()[head * queries * keys + i];
+    mean = scale(mean, 1 / static_cast<float>(heads));
+    if (visit.site.stack == StackKind::encoder) {
+      if (!result.encoder.defined()) result.encoder = identity(queries);
+      step(mean, result.encoder);
+      return;
+    }
+    if (visit.site.part == Part::cross) {
+      result.decoder = scale(result.decoder, residual_);
+      result.cross = add(scale(result.cross, residual_), scale(matrix_product(mean, result.encoder), 1 - residual_));
+      return;
+    }
+    if (!result.decoder.defined()) {
+      result.decoder = identity(queries);
+      if (cross_) result.cross = Tensor::zeros({queries, result.encoder.rows()});
+    }
+    step(mean, result.decoder);
+    if (cross_) step(mean, result.cross);
+  }
+
+  Rollout result;
+
+ private:
+  void step(const Tensor& mean, Tensor& rolled) const {
+    rolled = add(scale(rolled, residual_), scale(matrix_product(mean, rolled), 1 - residual_));
+  }
+
+  const float residual_;
+  const bool cross_;
+};
+
+// ---- Value zeroing ------------------------------------------------------------------------------------------------------
+
+// Item i loses the value of key first + i - 1; item 0 loses none.
+class ZeroValues : public Probe {
+ public:
+  ZeroValues(const HeadPlace& place, std::int64_t first) : site_{place.stack, place.layer, place.part, Point::value}, first_(first) {}
+
+  bool wants(const Site& site) const override { return site == site_; }
+  void visit(const Visit& visit, Tensor& value) override {
+    value = value.clone();
+    for (std::size_t item = 1; item + 1 < visit.offsets.size(); ++item)
+      std::fill_n(value.row(visit.offsets[item] + first_ + static_cast<std::int64_t>(item) - 1), value.width(), 0.0f);
+  }
+
+ private:
+  const Site site_;
+  const std::int64_t first_;
+};
+
+double cosine_distance(const float* a, const float* b, std::int64_t width) {
+  double ab = 0, aa = 0, bb = 0;
+  bool same = true;
+  for (std::int64_t i = 0; i < width; ++i) {
+    const double x = a[i], y = b[i];
+    same = same && x == y;
+    ab += x * y;
+    aa += x * x;
+    bb += y * y;
+  }
+  if (same || aa == 0 || bb == 0) return same ? 0 : 1;
+  return std::max(0.0, 1 - ab / std::sqrt(aa * bb));
+}
+
+}  // namespace
+
+Rollout attention_rollout(const Model& model, const ModelInput& input, double residual) {
+  check_input(model, input, "attention_rollout");
+  if (!(residual >= 0 && residual <= 1))
+    throw Error(ErrorKind::argument, "attention_rollout", join("residual is ", residual), "a share from 0 to 1");
+  const NoGradientScope no_gradients;
+  RolloutProbe probe(static_cast<float>(residual), model.config().encoder.has_value());
+  RunOptions options;
+  options.probe = &probe;
+  decode_input(model, input, encode_input(model, input, options), options);
+  return std::move(probe.result);
+}
+
+std::vector<ZeroedValues> value_zeroing(const Model& model, const ModelInput& input, std::vector<HeadPlace> attentions) {
+  check_input(model, input, "value_zeroing");
+  const NoGradientScope no_gradients;
+  if (attentions.empty()) {
+    for (const HeadPlace& head : heads_of(model))
+      if (head.head == 0) attentions.push_back({head.stack, head.layer, head.part, -1});
+  }
+  std::vector<Site> sites;
+  for (const HeadPlace& place : attentions) {
+    check_place(model, place, true, "value_zeroing");
+    if (place.head >= 0)
+      throw Error(ErrorKind::argument, "value_zeroing", join(name_of(place), " is one head"), "values are zeroed in all heads of an attention");
+    sites.push_back({place.stack, place.layer, Part::block, Point::input});
+  }
+  Recorder recorder(sites);
+  RunOptions recording;
+  recording.probe = &recorder;
+  const States memory = encode_input(model, input, recording);
+  decode_input(model, input, memory, recording);
+
+  std::vector<ZeroedValues> all;
+  for (std::size_t i = 0; i < attentions.size(); ++i) {
+    const HeadPlace& place = attentions[i];
+    const Tensor& block_input = recorder.value(sites[i]);
+    const bool encoder = place.stack == StackKind::encoder, cross = place.part == Part::cross;
+    const std::int64_t queries = block_input.rows(), keys = cross ? memory.rows.rows() : queries;
+    StackRange range;
+    range.first_layer = place.layer;
+    range.end_layer = place.layer + 1;
+    ZeroedValues zeroed{place, Tensor::zeros({queries, keys})};
+    constexpr std::int64_t batch_rows = 2048;
+    const std::int64_t at_once = std::max<std::int64_t>(1, batch_rows / (queries + (cross ? keys : 0)));
+    for (std::int64_t first = 0; first < keys; first += at_once) {
+      const std::int64_t count = std::min(at_once, keys - first);
+      ZeroValues probe(place, first);
+      RunOptions options;
+      options.probe = &probe;
+      const States rows = repeated(block_input, count + 1);
+      Tensor outputs;
+      if (encoder) {
+        outputs = model.encode_from(rows, range, options).rows;
+      } else {
+        const States memories = model.config().encoder ? repeated(memory.rows, count + 1) : States{};
+        outputs = model.decode_from(rows, model.config().encoder ? &memories : nullptr, range, options).rows;
+      }
+      for (std::int64_t key = 0; key < count; ++key)
+        for (std::int64_t query = 0; query < queries; ++query)
+          zeroed.scores.row(query)[first + key] =
+              static_cast<float>(cosine_distance(outputs.row(query), outputs.row((key + 1) * queries + query), outputs.width()));
+    }
+    for (std::int64_t query = 0; query < queries; ++query) {
+      double sum = 0;
+      for (std::int64_t key = 0; key < keys; ++key) sum += static_cast<double>(zeroed.scores.at(query, key));
+      for (std::int64_t key = 0; key < keys && sum > 0; ++key)
+        zeroed.scores.row(query)[key] = static_cast<float>(static_cast<double>(zeroed.scores.at(query, key)) / sum);
+    }
+    all.push_back(std::move(zeroed));
+  }
+  return all;
+}
+
+}  // namespace attend
