@@ -18,7 +18,7 @@ if(TARGET attend_explorer)
   foreach(topic workbench learn room everyone)
     add_test(NAME page:${topic} COMMAND ${ATTEND_NODE} --test ${CMAKE_CURRENT_LIST_DIR}/${topic}_test.mjs)
     # A browser and a server that computes: two processors, and nothing beside it that would spoil the measured times.
-    set_tests_properties(page:${topic} PROPERTIES FIXTURES_REQUIRED page_packages TIMEOUT 900 RUN_SERIAL TRUE
+    set_tests_properties(page:${topic} PROPERTIES FIXTURES_REQUIRED page_packages TIMEOUT 1500 RUN_SERIAL TRUE
       ENVIRONMENT "ATTEND=$<TARGET_FILE:attend-cli>")
   endforeach()
 endif()

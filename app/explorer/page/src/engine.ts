@@ -226,10 +226,10 @@ export interface PredictionRow {
 export interface RunResult {
   run: string;
   input: Input;
-  tokens: Record<string, Token[]>;
-  statistics: Statistics[];
+  tokens: Record<string, Token[]>;            // this and the rest: where `want` names them
+  statistics?: Statistics[];
   predictions?: { rows: PredictionRow[] };
-  checks: { head_sum: number; row_sum: number };
+  checks?: { head_sum: number; row_sum: number };
   edits: { touched: number }[];
   took: number;
 }

@@ -100,7 +100,7 @@ export function Edits() {
         {count === 0 && <small class="bad">{t('room.touched.none')}</small>}
         <Button icon="close" label={t('room.edit.remove')} onClick={() => change({ edits: r.edits.filter((_, j) => j !== i) })} /></li>;
     })}</ol>}
-    {edited.value && <p class="check-line"><Icon name="check" />{t('room.p.sum', edited.value.checks.head_sum.toExponential(1))}</p>}
+    {edited.value?.checks && <p class="check-line"><Icon name="check" />{t('room.p.sum', edited.value.checks.head_sum.toExponential(1))}</p>}
     <details class="patch-box"><summary>{t('room.patch.title')}</summary><p class="faint"><Rich text={t('room.patch.note', a ? `\`${a.stack}.${a.layer}.output\`` : '', r.at.query)} /></p>
       <div class="figure-tools"><input type="text" class="text-field" value={from} aria-label={t('room.patch.from')} placeholder={t('room.patch.from')} onInput={(event) => setFrom(event.currentTarget.value)} /><Button small label={t('room.patch')} disabled={!from.trim()} onClick={patch} /></div></details>
   </section>;

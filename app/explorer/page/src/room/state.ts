@@ -59,7 +59,9 @@ const sameInput = (a: Input | null, b: Input | null) => JSON.stringify(a) === JS
 
 // ---- Asking ------------------------------------------------------------------------------------------------------
 
-const runLane = new Lane((r: Room) => engine.run({ ...request(r), want: ['tokens', 'predictions', 'checks'], top: 10 }));
+const runLane = new Lane((r: Room) => engine.run({ ...request(r), want: longText() ? ['predictions'] : ['predictions', 'checks'], top: 10 }));
+// The sum of heads is checked for every head of every layer: of a long text only in the row that is looked at.
+const longText = () => Object.values(base.value?.tokens ?? {}).some((tokens) => tokens.length > 512);
 const rowLane = new Lane(async (r: Room) => {
   const where = { attention: r.at.attention, head: r.at.head, query: r.at.query };
   const mine = await engine.row({ ...request(r), ...where });
@@ -93,7 +95,7 @@ export async function ask(r: Room, what: 'all' | 'edits' | 'row'): Promise<void>
       row.value = null;
       edited.value = null;
       const begin = performance.now();
-      const reply = await engine.run({ model: r.model, input: r.input, edits: [], top: 10 });
+      const reply = await engine.run({ model: r.model, input: r.input, edits: [], want: ['tokens', 'predictions'], top: 10 });
       lastTook.value = performance.now() - begin;
       if (mine !== asked && room.value.input !== r.input) return;
       baseAsked = r.input;
