@@ -17,7 +17,7 @@ need() {
   fi
   if [ "$(id -u)" -ne 0 ]; then
     echo "attend: some packages are missing. As root, run:" >&2
-    echo "  apt-get install --no-install-recommends ${missing[*]}" >&2
+    echo "  apt-get update && apt-get install --no-install-recommends ${missing[*]}" >&2
     exit 1
   fi
   echo "attend: installing ${missing[*]}" >&2

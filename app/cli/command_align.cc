@@ -106,8 +106,7 @@ void add_align(CLI::App& program, Globals& globals) {
   command->add_option("--target-words", options->target_words, "The same for the target")->capture_default_str();
   command->add_option("--reference", options->reference, "Alignments to compare with, in Pharaoh format (p for possible links)");
   command->add_flag("--words", options->words, "Print the words instead of their numbers");
-  command->add_flag("--skip-empty", options->read.skip_empty, "Leave pairs with an empty side out");
-  command->add_flag("--replace-invalid", options->read.replace_invalid, "Replace ill-formed UTF-8 by U+FFFD instead of refusing it");
+  add_read_options(*command, options->read, true);
   command->footer(
       "Prints links source-target of words counted from 0, one line a pair (Pharaoh format).\n"
       "Examples:\n"

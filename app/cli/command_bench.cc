@@ -1,6 +1,8 @@
+#include <iostream>
 #include <memory>
 
 #include "attend/bench.h"
+#include "attend/error.h"
 #include "attend/threads.h"
 #include "commands.h"
 #include "input_output.h"
@@ -71,7 +73,7 @@ void print_rates(Output& out, const Globals& globals, const char* bench, const s
   } else {
     std::string text = short_number(rates.median) + " " + unit + " (median of";
     for (const double rate : rates.all) text += " " + short_number(rate);
-    out.line(text + "), " + std::to_string(threads()) + " threads, " + what);
+    out.line(text + "), " + std::to_string(threads()) + (threads() == 1 ? " thread, " : " threads, ") + what);
   }
   out.flush();
 }
@@ -107,17 +109,26 @@ void add_bench(CLI::App& program, Globals& globals) {
   CLI::App* attention = command->add_subcommand("attention", "Attention kernels as a share of the machine's peak, after a check against float64");
   attention->add_option("--only", options->attention.only, "Only shapes whose name holds this");
   attention->add_option("--pass", options->attention.pass, "forward or backward (default: both)")->check(CLI::IsMember({"forward", "backward"}));
-  attention->add_option("--target", options->attention.target, "Instruction set to force");
-  attention->add_option("--seconds", options->attention.seconds, "Time for each shape")->capture_default_str()->check(CLI::PositiveNumber);
+  attention->add_option("--target", options->attention.target, "Instruction set to force instead of the best")->check(CLI::IsMember(instruction_sets()));
+  attention->add_option("--seconds", options->attention.seconds, "Time for each shape")->capture_default_str()->check(above_zero());
+  attention->footer(
+      "Examples:\n"
+      "  attend bench attention --only self_1024 --pass forward\n"
+      "  attend bench attention --threads 1 --seconds 2 --json");
   attention->callback([options, &globals] { bench_attention_shapes(*options, globals); });
 
   CLI::App* training = command->add_subcommand("training", "Target tokens a second of a recipe's training steps");
   training->add_option("recipe", options->recipe, "TOML file")->required()->type_name("RECIPE");
   training->add_option("--data", options->data, "Folder that the recipe's data paths are in")->type_name("FOLDER");
-  training->add_option("--steps", options->steps, "Steps of a round")->capture_default_str()->check(CLI::PositiveNumber);
-  training->add_option("--rounds", options->rounds, "Rounds after the warm-up")->capture_default_str()->check(CLI::PositiveNumber);
+  training->add_option("--steps", options->steps, "Steps of a round")->capture_default_str()->check(at_least(1));
+  training->add_option("--rounds", options->rounds, "Rounds after the warm-up")->capture_default_str()->check(at_least(1));
+  training->footer(
+      "Examples:\n"
+      "  attend bench training recipe/tatoeba-zh-en.toml\n"
+      "  attend bench training recipe/names.toml --data my-data --steps 50 --rounds 3 --json");
   training->callback([options, &globals] {
     const Recipe recipe = load_recipe(options->recipe);
+    std::cerr << "attend: " << counted(options->rounds, "round") << " of " << counted(options->steps, "step") << " after a warm-up\n";
     Output out;
     print_rates(out, globals, "training", recipe.title, "target tokens/s", bench_training(recipe, options->data, options->steps, options->rounds));
   });
@@ -127,8 +138,12 @@ void add_bench(CLI::App& program, Globals& globals) {
   translation->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->capture_default_str();
   translation->add_option("--to", options->to, "Language wanted (default: told by the script of each line)");
   translation->add_option("--strategy", options->strategy, "greedy or beam")->capture_default_str()->check(CLI::IsMember({"greedy", "beam"}));
-  translation->add_option("--batch-size", options->batch_size, "Lines computed at once")->capture_default_str();
-  translation->add_option("--rounds", options->rounds, "Rounds after the warm-up")->capture_default_str()->check(CLI::PositiveNumber);
+  translation->add_option("--batch-size", options->batch_size, "Lines computed at once")->capture_default_str()->check(at_least(1));
+  translation->add_option("--rounds", options->rounds, "Rounds after the warm-up")->capture_default_str()->check(at_least(1));
+  translation->footer(
+      "Examples:\n"
+      "  attend bench translation data/tatoeba-zh-en/test.zh.gz\n"
+      "  attend bench translation sentences.txt --strategy beam --batch-size 8 --json");
   translation->callback([options, &globals] {
     const ModelFolder folder = load_model_folder(find_model(options->model));
     const Translator translator(folder);
@@ -138,7 +153,7 @@ void add_bench(CLI::App& program, Globals& globals) {
     translate.decode.batch_size = options->batch_size;
     const Lines lines = read_lines(options->file);
     Output out;
-    print_rates(out, globals, "translation", join(lines.lines.size(), " lines, ", options->strategy, ", batch ", options->batch_size), "sentences/s",
+    print_rates(out, globals, "translation", join(counted(static_cast<std::int64_t>(lines.lines.size()), "line"), ", ", options->strategy, ", batch ", options->batch_size), "sentences/s",
                 bench_translation(translator, lines.lines, translate, options->rounds));
   });
 

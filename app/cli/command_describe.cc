@@ -22,7 +22,10 @@ std::string kind_of(const TransformerConfig& config) {
 void run(const Options& options, const Globals& globals) {
   Output out;
   if (options.recipe_keys) {
-    out.text(describe_recipe_keys());
+    if (globals.json)
+      for (const RecipeKeyText& key : list_recipe_keys())
+        out.json({{"key", key.key}, {"value", key.value}, {"default", key.standard.empty() ? Json(nullptr) : Json(key.standard)}, {"tasks", key.tasks}, {"meaning", key.meaning}});
+    else out.text(describe_recipe_keys());
     out.flush();
     return;
   }
@@ -84,10 +87,10 @@ void run(const Options& options, const Globals& globals) {
 void add_describe(CLI::App& program, Globals& globals) {
   CLI::App* command = program.add_subcommand("describe", "What a model is made of; what a recipe may say");
   auto options = std::make_shared<Options>();
-  command->add_option("model", options->model, "Model folder, or the name of a model that ships")->capture_default_str();
+  command->add_option("model,--model,-m", options->model, "Model folder, or the name of a model that ships")->capture_default_str();
   command->add_flag("--sites", options->sites, "List the sites");
   command->add_flag("--parameters", options->parameters, "List the parameters");
-  command->add_flag("--recipe-keys", options->recipe_keys, "Print every key of a training recipe with its meaning (Markdown)");
+  command->add_flag("--recipe-keys", options->recipe_keys, "Print every key of a training recipe with its meaning (Markdown; with --json one object a key)");
   command->footer("Examples:\n  attend describe tatoeba-zh-en --sites\n  attend describe --recipe-keys");
   command->callback([options, &globals] { run(*options, globals); });
 }

@@ -19,7 +19,7 @@ void run(const Options& options, const Globals& globals) {
   const Lines hypotheses = read_lines(options.hypotheses, options.read), references = read_lines(options.references, options.read);
   if (hypotheses.lines.size() != references.lines.size())
     throw Error(ErrorKind::text, options.hypotheses,
-                join("has ", hypotheses.lines.size(), " lines and ", options.references, " has ", references.lines.size()),
+                join("has ", counted(static_cast<std::int64_t>(hypotheses.lines.size()), "line"), " and ", options.references, " has ", references.lines.size()),
                 "line n of one file belongs to line n of the other");
   BleuOptions bleu_options;
   bleu_options.lower_case = options.lower_case;
@@ -64,9 +64,8 @@ void run(const Options& options, const Globals& globals) {
                   bleu.precisions[0], bleu.precisions[1], bleu.precisions[2], bleu.precisions[3], bleu.brevity_penalty,
                   static_cast<long long>(bleu.hypothesis_length), static_cast<long long>(bleu.reference_length), tokenizer);
     out.line(text);
-    std::snprintf(text, sizeof(text), "chrF2   %6.2f\nchrF2++ %6.2f\nexact   %6.2f %% of %zu lines", chrf, chrf_words, exact_share,
-                  references.lines.size());
-    out.line(text);
+    std::snprintf(text, sizeof(text), "chrF2   %6.2f\nchrF2++ %6.2f\nexact   %6.2f %% of ", chrf, chrf_words, exact_share);
+    out.line(text + counted(static_cast<std::int64_t>(references.lines.size()), "line"));
   }
   out.flush();
 }
@@ -82,7 +81,7 @@ void add_eval(CLI::App& program, Globals& globals) {
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "13a", "zh", "char", "intl", "none"}));
   command->add_flag("--lower-case", options->lower_case, "Compare without case");
-  command->add_flag("--replace-invalid", options->read.replace_invalid, "Replace ill-formed UTF-8 by U+FFFD instead of refusing it");
+  add_read_options(*command, options->read);
   command->footer("Example:\n  attend eval --hypotheses mine.txt --references theirs.txt --json");
   command->callback([options, &globals] { run(*options, globals); });
 }

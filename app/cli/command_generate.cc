@@ -15,40 +15,36 @@ namespace {
 struct Options {
   std::string model = "tang-quatrains";
   std::vector<std::string> prompts;
-  std::string file;
+  InputOptions input;  // --file, of which there may be one
   DecodeFlags decode;
-  ReadOptions read;
 };
 
-void run(Options& options, const Globals& globals) {
-  const ModelFolder folder = load_model_folder(find_model(options.model));
-  const TextGenerator generator(folder);
-  GenerateOptions generate;
-  generate.decode = options.decode.options(globals);
-  std::vector<std::string> prompts = options.prompts;
-  if (!options.file.empty()) {
-    LineReader reader(options.file, options.read);
-    for (std::string line; reader.next(line);) prompts.push_back(line);
-  }
-  if (prompts.empty()) prompts.emplace_back();
+// A text that ends at the last position of the model has not ended by itself.
+void tell_cut(const TextGenerator& generator, const DecodeOptions& decode, std::span<const Continuation> continuations) {
+  const std::int64_t positions = generator.model().config().max_positions;
+  for (const Continuation& continuation : continuations)
+    for (const TextHypothesis& hypothesis : continuation.hypotheses) {
+      const auto made = static_cast<std::int64_t>(hypothesis.tokens.ids.size());
+      if (hypothesis.tokens.finished || made >= decode.max_length) continue;
+      if (static_cast<std::int64_t>(continuation.prompt_ids.size()) + made < positions) continue;
+      std::cerr << "attend: a text ends after " << counted(made, "token") << " instead of " << decode.max_length << ": the model has " << positions
+                << " positions, the beginning included\n";
+      return;
+    }
+}
 
-  Output out;
-  const bool live = !globals.json && is_terminal(STDOUT_FILENO) && prompts.size() == 1 && generate.decode.n_best == 1 &&
-                    generate.decode.strategy != Strategy::beam;
+void write(const TextGenerator& generator, std::span<const std::string> prompts, GenerateOptions generate, bool live, Output& out, const Globals& globals) {
   if (live) {
-    out.text(prompts[0]);
+    out.text(shown(prompts[0]));
     generate.on_text = [&](std::int64_t, std::int64_t, std::string_view text) {
-      out.text(text);
+      out.text(shown(text));
       out.flush();
       return true;
     };
-    generator.generate(prompts, generate);
-    out.line("");
-    out.flush();
-    return;
   }
   const std::vector<Continuation> continuations = generator.generate(prompts, generate);
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
+  if (live) out.line("");
+  for (std::size_t i = 0; i < prompts.size() && !live; ++i) {
     for (const TextHypothesis& hypothesis : continuations[i].hypotheses) {
       if (globals.json)
         out.json({{"prompt", prompts[i]},
@@ -58,10 +54,34 @@ void run(Options& options, const Globals& globals) {
                   {"ids", hypothesis.tokens.ids},
                   {"log_probabilities", hypothesis.tokens.log_probabilities}});
       else
-        out.line(prompts[i] + hypothesis.text);
+        out.line(shown(prompts[i] + hypothesis.text));
     }
   }
   out.flush();
+  tell_cut(generator, generate.decode, continuations);
+}
+
+void run(Options& options, const Globals& globals) {
+  const ModelFolder folder = load_model_folder(find_model(options.model));
+  const TextGenerator generator(folder);
+  GenerateOptions generate;
+  generate.decode = options.decode.options(globals);
+  std::vector<std::string> prompts;
+  for (const std::string& prompt : options.prompts)
+    prompts.push_back(checked_argument(prompt, join("prompt ", prompts.size() + 1), options.input.read.replace_invalid));
+  if (prompts.empty() && options.input.files.empty()) prompts.emplace_back();
+
+  Output out;
+  const bool live = !globals.json && is_terminal(STDOUT_FILENO) && generate.decode.n_best == 1 && generate.decode.strategy != Strategy::beam;
+  if (!prompts.empty()) write(generator, prompts, generate, live && prompts.size() == 1, out, globals);
+  if (options.input.files.empty()) return;
+  // Random streams are numbered through: prompts of the command line first.
+  options.input.each_batch(512, [&](const LineBatch& batch) {
+    const auto before = static_cast<std::int64_t>(prompts.size());
+    generate.first_line = before + batch.first;
+    generate.place = [&](std::int64_t number) { return batch.place(number - before); };
+    write(generator, batch.lines, generate, live && batch.lines.size() == 1, out, globals);
+  });
 }
 
 }  // namespace
@@ -71,10 +91,10 @@ void add_generate(CLI::App& program, Globals& globals) {
   auto options = std::make_shared<Options>();
   options->decode.decode.temperature = 0.8;
   options->decode.decode.top_p = 0.95;
-  command->add_option("prompts", options->prompts, "Beginnings; none: an empty one")->type_name("TEXT...");
+  command->add_option("prompts", options->prompts, "Beginnings; none: an empty one")->type_name("TEXT");
   command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->capture_default_str();
-  command->add_option("--file,-f", options->file, "Read beginnings from a file, one a line; -: standard input");
-  command->add_flag("--replace-invalid", options->read.replace_invalid, "Replace ill-formed UTF-8 by U+FFFD instead of refusing it");
+  command->add_option("--file,-f", options->input.files, "Read beginnings from a file, one a line; -: standard input")->expected(1)->type_name("FILE");
+  add_read_options(*command, options->input.read);
   options->decode.add_to(*command, Strategy::sample);
   command->footer(
       "Examples:\n"

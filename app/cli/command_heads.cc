@@ -157,8 +157,7 @@ void add_heads(CLI::App& program, Globals& globals) {
   command->add_option("--like", options->like, "Heads that look where this one looks")->type_name("HEAD");
   command->add_option("--compare", options->compare, "A report written before (.json): show how much each score rose since");
   command->add_option("--output,-o", options->outputs, "Write all scores as .csv or .json")->type_name("FILE")->allow_extra_args(false);
-  command->add_flag("--skip-empty", options->read.skip_empty, "Leave pairs with an empty side out");
-  command->add_flag("--replace-invalid", options->read.replace_invalid, "Replace ill-formed UTF-8 by U+FFFD instead of refusing it");
+  add_read_options(*command, options->read, true);
   command->footer(
       "Examples:\n"
       "  attend heads source.zh target.en --limit 500\n"

@@ -4,6 +4,7 @@
 #include "attend/tokenizer.h"
 #include "commands.h"
 #include "input_output.h"
+#include "terminal.h"
 
 namespace attend::cli {
 namespace {
@@ -14,7 +15,7 @@ struct Options {
   bool ids = false, decode = false, target = false;
 };
 
-std::vector<std::int32_t> parse_ids(const std::string& line, std::int64_t number) {
+std::vector<std::int32_t> parse_ids(const std::string& line, const std::string& place) {
   std::vector<std::int32_t> ids;
   const char* at = line.data();
   const char* end = at + line.size();
@@ -26,7 +27,7 @@ std::vector<std::int32_t> parse_ids(const std::string& line, std::int64_t number
     std::int32_t id = 0;
     const auto [after, code] = std::from_chars(at, end, id);
     if (code != std::errc() || (after < end && *after != ' ' && *after != '\t'))
-      throw Error(ErrorKind::text, join("line ", number), join("'", std::string(at, std::min(end, at + 12)), "' is not a token id"),
+      throw Error(ErrorKind::text, place, join("'", std::string(at, std::min(end, at + 12)), "' is not a token id"),
                   "ids are whole numbers with blanks between them");
     ids.push_back(id);
     at = after;
@@ -44,23 +45,30 @@ void run(const Options& options, const Globals& globals) {
     if (!tokenizer) throw Error(ErrorKind::argument, options.model, "the model reads no text, so it has no tokenizer");
   }
   Output out;
-  options.input.each_batch(1024, [&](std::span<const std::string> lines, std::int64_t first) {
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      const std::int64_t number = first + static_cast<std::int64_t>(i);
-      const std::vector<std::int32_t> ids = options.decode ? parse_ids(lines[i], number) : tokenizer->encode(lines[i]);
+  options.input.each_batch(1024, [&](const LineBatch& batch) {
+    for (std::size_t i = 0; i < batch.lines.size(); ++i) {
+      const std::string& line = batch.lines[i];
+      const std::int64_t number = batch.first + static_cast<std::int64_t>(i);
+      const std::vector<std::int32_t> ids = options.decode ? parse_ids(line, batch.place(number)) : tokenizer->encode(line);
       if (globals.json) {
         Json pieces = Json::array();
         for (const std::int32_t id : ids) pieces.push_back(tokenizer->piece(id));
-        out.json({{"line", number}, {"text", options.decode ? tokenizer->decode(ids) : lines[i]}, {"ids", ids}, {"pieces", std::move(pieces)}});
+        Json result = Json::object();
+        if (batch.named) result["file"] = batch.name;
+        result["line"] = number;
+        result["text"] = options.decode ? tokenizer->decode(ids) : line;
+        result["ids"] = ids;
+        result["pieces"] = std::move(pieces);
+        out.json(result);
       } else if (options.decode) {
-        out.line(tokenizer->decode(ids));
+        out.line(shown(tokenizer->decode(ids)));
       } else {
         std::string row;
         for (const std::int32_t id : ids) {
           if (!row.empty()) row += ' ';
           row += options.ids ? std::to_string(id) : tokenizer->piece(id);
         }
-        out.line(row);
+        out.line(shown(row));
       }
     }
     out.flush();

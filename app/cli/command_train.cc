@@ -1,7 +1,10 @@
+#include <unistd.h>
+
 #include <atomic>
 #include <csignal>
 #include <iostream>
 #include <memory>
+#include <string_view>
 
 #include "attend/error.h"
 #include "attend/train.h"
@@ -14,10 +17,20 @@ namespace attend::cli {
 namespace {
 
 std::atomic<bool> stop_asked{false};
+std::atomic<int> stop_signal{SIGINT};
 
-// The first Ctrl-C (or SIGTERM) saves and ends; a second one ends at once, and the last checkpoint stays whole.
+// The first Ctrl-C (or SIGTERM) saves and ends; a second one ends at once, and the last checkpoint stays whole. What is
+// being done may take a while (a tokenizer is trained in one piece), so the answer comes from here.
 void ask_to_stop(int signal) {
-  if (stop_asked.exchange(true)) std::signal(signal, SIG_DFL), std::raise(signal);
+  if (stop_asked.exchange(true)) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+    return;
+  }
+  stop_signal = signal;
+  static constexpr std::string_view text = "\nattend: stopping once this step is done and saved; Ctrl-C again ends at once\n";
+  const std::string_view said = is_terminal(STDERR_FILENO) ? text : text.substr(1);
+  if (::write(STDERR_FILENO, said.data(), said.size()) < 0) return;  // nobody reads, which does not matter here
 }
 
 struct Options {
@@ -41,16 +54,18 @@ void run(const Options& options, const Globals& globals) {
 
   Output out;
   if (options.plan) {
+    TrainProgress progress;
+    train_options.observer = &progress;
     const TrainPlan plan = plan_training(recipe, train_options);
     if (globals.json) out.json(to_json(plan));
-    else TrainProgress().on_start(plan);
+    else progress.on_start(plan);
     out.flush();
     return;
   }
-  if (!options.resume && !options.overwrite && std::filesystem::exists(train_options.run_folder / "last"))
+  if (!options.resume && !options.overwrite && holds_run(train_options.run_folder))
     throw Error(ErrorKind::argument, train_options.run_folder.string(), "the folder already holds a run",
-                "give --resume, another --output, or --overwrite");
-  TrainProgress progress(&stop_asked);
+                "give --resume to go on with it, another --output, or --overwrite to remove it");
+  TrainProgress progress;
   train_options.observer = &progress;
   train_options.stop = &stop_asked;
   std::signal(SIGINT, ask_to_stop);
@@ -78,6 +93,8 @@ void run(const Options& options, const Globals& globals) {
       out.line(result.final_folder.string());
   }
   out.flush();
+  // A script that would go on with the model must not go on: there is none.
+  if (result.end == TrainEnd::stopped) throw Exit{128 + stop_signal};
 }
 
 }  // namespace
@@ -89,12 +106,12 @@ void add_train(CLI::App& program, Globals& globals) {
   command->add_option("--output,-o", options->output, "Run folder for checkpoints, log and loss curve (default: runs/NAME)")->type_name("FOLDER");
   command->add_option("--data", options->data, "Folder that the recipe's data paths are in")->type_name("FOLDER");
   command->add_flag("--resume", options->resume, "Go on from the last checkpoint, as if the run had never stopped");
-  command->add_flag("--overwrite", options->overwrite, "Remove the run that is in the folder");
+  command->add_flag("--overwrite", options->overwrite, "Remove the run that is in the folder")->excludes("--resume");
   command->add_flag("--plan", options->plan, "Read the data, print what would be done, and end");
-  command->add_option("--steps", options->steps, "Steps instead of the recipe's")->check(CLI::PositiveNumber);
-  command->add_option("--epochs", options->epochs, "Epochs instead of the recipe's")->check(CLI::PositiveNumber);
+  command->add_option("--steps", options->steps, "Steps instead of the recipe's")->type_name("N")->check(at_least(1));
+  command->add_option("--epochs", options->epochs, "Epochs instead of the recipe's")->type_name("N")->check(at_least(1));
   command->footer(
-      "Ctrl-C saves and ends; --resume goes on bit by bit as if nothing had happened.\n"
+      "Ctrl-C saves and ends with exit code 130; --resume goes on bit by bit as if nothing had happened.\n"
       "Prints the folder of the finished model, for `attend translate --model`.\n"
       "Examples:\n"
       "  attend train recipe/tatoeba-zh-en.toml --output runs/translator\n"

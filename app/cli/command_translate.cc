@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <utility>
 
 #include "attend/translate.h"
 #include "attention_strip.h"
@@ -21,8 +22,14 @@ struct Options {
   std::size_t batch = 512;
 };
 
-Json to_json(const Translator& translator, const Translation& translation, std::int64_t line, const std::string& text, bool align) {
-  Json result{{"line", line}, {"from", translation.from}, {"to", translation.to}, {"source", text}, {"translation", translation.text()}};
+Json to_json(const Translator& translator, const Translation& translation, const LineBatch& batch, std::size_t index, bool align) {
+  Json result = Json::object();
+  if (batch.named) result["file"] = batch.name;
+  result["line"] = batch.first + static_cast<std::int64_t>(index);
+  result["from"] = translation.from;
+  result["to"] = translation.to;
+  result["source"] = batch.lines[index];
+  result["translation"] = translation.text();
   Json list = Json::array();
   for (const TextHypothesis& hypothesis : translation.hypotheses) {
     Json tokens = Json::array();
@@ -58,31 +65,37 @@ void run(Options& options, const Globals& globals) {
   const Translator translator(folder);
   options.translate.decode = options.decode.options(globals);
   options.translate.align = options.show_attention;
+  options.translate.prefix = checked_argument(options.translate.prefix, "--prefix", options.input.read.replace_invalid);
   Output out;
   const bool colour = colour_wanted(STDOUT_FILENO);
   const int columns = terminal_columns(STDOUT_FILENO);
-  options.input.each_batch(options.batch, [&](std::span<const std::string> lines, std::int64_t first) {
-    options.translate.first_line = first;
-    const std::vector<Translation> translations = translator.translate(lines, options.translate);
+  bool begun = false;
+  const auto score = [&](const TextHypothesis& hypothesis) {
+    char text[32] = "";
+    if (options.show_scores) std::snprintf(text, sizeof(text), "%.4f\t", hypothesis.tokens.score);
+    return std::string(text);
+  };
+  options.input.each_batch(options.batch, [&](const LineBatch& batch) {
+    options.translate.first_line = batch.first;
+    options.translate.place = [&](std::int64_t number) { return batch.place(number); };
+    const std::vector<Translation> translations = translator.translate(batch.lines, options.translate);
     for (std::size_t i = 0; i < translations.size(); ++i) {
       const Translation& translation = translations[i];
       if (globals.json) {
-        out.json(to_json(translator, translation, first + static_cast<std::int64_t>(i), lines[i], options.show_attention));
+        out.json(to_json(translator, translation, batch, i, options.show_attention));
         continue;
       }
       if (options.show_attention) {
-        if (i > 0 || first > 1) out.line("");
+        if (std::exchange(begun, true)) out.line("");
         const auto strong = [&](const std::string& text) { return colour ? "\033[1m" + text + "\033[0m" : text; };
-        out.line(translation.from + "  " + lines[i]);
-        out.line(translation.to + "  " + strong(translation.text()));
+        out.line(translation.from + "  " + shown(batch.lines[i]));
+        // The strip is that of the first.
+        for (const TextHypothesis& hypothesis : translation.hypotheses)
+          out.line(translation.to + "  " + score(hypothesis) + (&hypothesis == translation.hypotheses.data() ? strong(shown(hypothesis.text)) : shown(hypothesis.text)));
         for (const std::string& row : attention_strip(translator, translation, options.by_token, colour, columns)) out.line(row);
         continue;
       }
-      for (const TextHypothesis& hypothesis : translation.hypotheses) {
-        char score[32] = "";
-        if (options.show_scores) std::snprintf(score, sizeof(score), "%.4f\t", hypothesis.tokens.score);
-        out.line(score + hypothesis.text);
-      }
+      for (const TextHypothesis& hypothesis : translation.hypotheses) out.line(score(hypothesis) + shown(hypothesis.text));
     }
     out.flush();
   });
@@ -100,12 +113,9 @@ void add_translate(CLI::App& program, Globals& globals) {
   command->add_option("--to", options->translate.to, "Language wanted");
   command->add_flag("--show-attention,-a", options->show_attention, "Under each translation, where each word of it read in the source");
   command->add_flag("--by-token", options->by_token, "Show tokens as the model sees them instead of words");
-  command->add_option("--layers", options->translate.alignment.layers, "Decoder layers shown, from 0, -1 the last (default: the last but one)")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  command->add_option("--heads", options->translate.alignment.heads, "Heads shown (default: the mean of all)")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+  add_number_list(*command, "--layers", options->translate.alignment.layers,
+                  "Decoder layers shown as their mean: 0,3 or -1 (the last); default: the last but one");
+  add_number_list(*command, "--heads", options->translate.alignment.heads, "Heads shown as their mean, from 0 (default: all)");
   command->add_option("--prefix", options->translate.prefix, "Text that every translation must begin with");
   command->add_flag("--scores", options->show_scores, "Print the score before each translation, separated by a tab");
   options->decode.add_to(*command, Strategy::beam);

@@ -1,3 +1,8 @@
+#include <memory>
+
+#include "attend/bench.h"
+#include "attend/error.h"
+#include "attend/names.h"
 #include "attend/threads.h"
 #include "attend/version.h"
 #include "commands.h"
@@ -10,14 +15,45 @@ void add_version(CLI::App& program, Globals& globals) {
   command->callback([&globals] {
     Output out;
     if (globals.json) {
-      out.json({{"version", version()}, {"threads", threads()}, {"models", shipped_models()}});
+      out.json({{"version", version()}, {"threads", threads()}, {"instruction_sets", instruction_sets()}, {"models", shipped_models()}});
     } else {
       out.line(std::string("attend ") + version());
       out.line("threads: " + std::to_string(threads()));
+      std::string sets;
+      for (const std::string& name : instruction_sets()) sets += sets.empty() ? name + " (used)" : ", " + name;
+      out.line("instruction sets: " + sets);
       std::string names;
       for (const std::string& name : shipped_models()) names += (names.empty() ? "" : ", ") + name;
       out.line("models that ship: " + (names.empty() ? "none found" : names));
     }
+    out.flush();
+  });
+}
+
+void add_help(CLI::App& program, Globals&) {
+  CLI::App* command = program.add_subcommand("help", "Help on a command");
+  auto names = std::make_shared<std::vector<std::string>>();
+  command->add_option("command", *names, "The command: translate, bench attention, ...")->type_name("COMMAND");
+  command->callback([names, &program] {
+    const CLI::App* named = &program;
+    std::string before;
+    for (const std::string& name : *names) {
+      before += (before.empty() ? "" : " ") + named->get_name();
+      std::vector<std::string> known;
+      const CLI::App* next = nullptr;
+      for (const CLI::App* each : named->get_subcommands([](const CLI::App*) { return true; })) {
+        known.push_back(each->get_name());
+        if (each->get_name() == name) next = each;
+      }
+      const std::string near = nearest_name(name, known);
+      if (next == nullptr)
+        throw Error(ErrorKind::argument, "help", "there is no command '" + name + "'", near.empty() ? "`attend --help` lists them" : "did you mean " + near + "?");
+      named = next;
+    }
+    Output out;
+    // help() of the program would give that of the command in use: this one.
+    out.text(names->empty() ? program.get_formatter()->make_help(&program, program.get_name(), CLI::AppFormatMode::Normal)
+                            : named->help(before));
     out.flush();
   });
 }

@@ -7,6 +7,11 @@
 
 namespace attend::cli {
 
+// Ends the program with this code, everything being said.
+struct Exit {
+  int code = 1;
+};
+
 // Options of the program itself.
 struct Globals {
   std::optional<int> threads;
@@ -19,6 +24,7 @@ void add_bench(CLI::App& program, Globals& globals);
 void add_train(CLI::App& program, Globals& globals);
 void add_translate(CLI::App& program, Globals& globals);
 void add_generate(CLI::App& program, Globals& globals);
+void add_edit(CLI::App& program, Globals& globals);
 void add_heads(CLI::App& program, Globals& globals);
 void add_inspect(CLI::App& program, Globals& globals);
 void add_score(CLI::App& program, Globals& globals);
@@ -28,5 +34,6 @@ void add_describe(CLI::App& program, Globals& globals);
 void add_explore(CLI::App& program, Globals& globals);
 void add_completion(CLI::App& program, Globals& globals);
 void add_version(CLI::App& program, Globals& globals);
+void add_help(CLI::App& program, Globals& globals);
 
 }  // namespace attend::cli

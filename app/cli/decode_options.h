@@ -3,33 +3,56 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "attend/error.h"
 #include "attend/generate.h"
 #include "commands.h"
+#include "input_output.h"
 
 namespace attend::cli {
 
 struct DecodeFlags {
   std::string strategy;
   DecodeOptions decode;
+  // Options that count for one strategy only, to be refused with another one instead of doing nothing.
+  std::vector<std::pair<const CLI::Option*, const char*>> of_one_strategy = {};
 
   void add_to(CLI::App& command, Strategy standard) {
     strategy = name_of(standard);
     command.option_defaults()->group("Decoding");
     command.add_option("--strategy", strategy, "greedy, sample or beam")->capture_default_str()->check(CLI::IsMember({"greedy", "sample", "beam"}));
-    command.add_option("--beam-size", decode.beam_size, "Beginnings followed side by side")->capture_default_str();
-    command.add_option("--length-penalty", decode.length_alpha, "Scores are divided by length to this power")->capture_default_str();
-    command.add_option("--n-best,--samples", decode.n_best, "Results printed for each input")->capture_default_str();
-    command.add_option("--temperature", decode.temperature, "Sampling: above 1 bolder, below 1 safer")->capture_default_str();
-    command.add_option("--top-k", decode.top_k, "Sampling: only the k most probable tokens; 0: all")->capture_default_str();
-    command.add_option("--top-p", decode.top_p, "Sampling: only the most probable tokens that make up this share")->capture_default_str();
-    command.add_option("--max-length", decode.max_length, "Tokens made at most; 0: what the model allows")->capture_default_str();
-    command.add_option("--min-length", decode.min_length, "Tokens made at least")->capture_default_str();
-    command.add_option("--batch-size", decode.batch_size, "Lines computed at once")->capture_default_str();
+    const auto only = [&](const char* whose, CLI::Option* option) { of_one_strategy.emplace_back(option->capture_default_str(), whose); };
+    only("beam", command.add_option("--beam-size", decode.beam_size, "Beam: beginnings followed side by side")->check(at_least(1)));
+    only("beam", command.add_option("--length-penalty", decode.length_alpha, "Beam: scores are divided by length to this power"));
+    command.add_option("--n-best,--samples", decode.n_best, "Results printed for each input")->capture_default_str()->check(at_least(1));
+    only("sample", command.add_option("--temperature", decode.temperature, "Sampling: above 1 bolder, below 1 safer")->check(above_zero()));
+    only("sample", command.add_option("--top-k", decode.top_k, "Sampling: only the k most probable tokens; 0: all")->check(at_least(0)));
+    only("sample", command.add_option("--top-p", decode.top_p, "Sampling: only the most probable tokens that make up this share")->check(above_zero()));
+    command.add_option("--max-length", decode.max_length, "Tokens made at most; 0: what the model allows")->capture_default_str()->check(at_least(0));
+    command.add_option("--min-length", decode.min_length, "Tokens made at least")->capture_default_str()->check(at_least(0));
+    command.add_option("--batch-size", decode.batch_size, "Lines computed at once; changes no result")->capture_default_str()->check(at_least(1));
     command.option_defaults()->group("Options");
   }
 
+  // Contradictions in the words of the command line; the library's own would name its fields.
   DecodeOptions options(const Globals& globals) const {
+    const auto refuse = [](const std::string& option, const std::string& what, const std::string& advice) {
+      throw Error(ErrorKind::argument, option, what, advice);
+    };
+    for (const auto& [option, whose] : of_one_strategy)
+      if (option->count() > 0 && strategy != whose)
+        refuse(option->get_name(), join("counts only for ", whose, ", and the strategy is ", strategy), join("add --strategy ", whose, ", or leave it out"));
+    if (decode.beam_size > 64) refuse("--beam-size", join("is ", decode.beam_size), "give 1 to 64");
+    if (decode.n_best > 65536) refuse("--n-best", join("is ", decode.n_best), "give 1 to 65536");
+    if (!(decode.top_p <= 1)) refuse("--top-p", join("is ", decode.top_p), "give a share above 0 and at most 1");
+    if (strategy == "greedy" && decode.n_best > 1)
+      refuse("--n-best", join("asks for ", decode.n_best, " results, and greedy choice has one"), "add --strategy beam or --strategy sample");
+    if (strategy == "beam" && decode.n_best > decode.beam_size)
+      refuse("--n-best", join("asks for ", decode.n_best, " results of a beam of ", decode.beam_size), join("add --beam-size ", decode.n_best));
+    if (decode.max_length > 0 && decode.min_length > decode.max_length)
+      refuse("--min-length", join("is ", decode.min_length, ", above --max-length ", decode.max_length), "lower it");
     DecodeOptions result = decode;
     result.strategy = strategy_named(strategy);
     if (globals.seed) result.seed = *globals.seed;

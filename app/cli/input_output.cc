@@ -5,10 +5,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 
 #include "attend/error.h"
+#include "attend/unicode.h"
 #include "terminal.h"
 
 namespace attend::cli {
@@ -32,35 +36,82 @@ void Output::flush() {
 }
 
 void InputOptions::add_to(CLI::App& command, const char* what) {
-  command.add_option("files", files, what)->type_name("FILE...");
-  command.add_flag("--replace-invalid", read.replace_invalid, "Replace ill-formed UTF-8 by U+FFFD instead of refusing it");
-  command.add_option("--longest-line", read.longest_line, "Refuse lines of more bytes than this")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+  command.add_option("files", files, what)->type_name("FILE");
+  add_read_options(command, read);
 }
 
-void InputOptions::each_batch(std::size_t batch,
-                              const std::function<void(std::span<const std::string>, std::int64_t)>& take) const {
+void InputOptions::each_batch(std::size_t batch, const std::function<void(const LineBatch&)>& take) const {
   const std::vector<std::string> names = files.empty() ? std::vector<std::string>{"-"} : files;
-  for (const std::string& name : names) {
-    const bool typed = name == "-" && is_terminal(STDIN_FILENO);
-    if (typed) std::cerr << "Type a line and press Enter; Ctrl-D ends.\n";
-    LineReader reader(name, read);
+  // Asked, not opened: a named pipe can be opened once only. What is refused here, the reader words as it would later.
+  for (const std::string& name : names)
+    if (name != "-" && ::access(name.c_str(), R_OK) != 0) LineReader(name, read);
+  for (const std::string& file : names) {
+    const std::string name = file == "-" ? "standard input" : file;
+    if (file == "-" && is_terminal(STDIN_FILENO)) std::cerr << "Type a line and press Enter; Ctrl-D ends.\n";
+    LineReader reader(file, read);
     std::vector<std::string> lines;
     std::string line;
     std::int64_t first = 1;
     while (reader.next(line)) {
       if (lines.empty()) first = reader.number();
       lines.push_back(line);
-      if (lines.size() == (typed ? 1 : batch)) {
-        take(lines, first);
-        lines.clear();
-      }
+      if (lines.size() < batch && reader.ready()) continue;
+      take({lines, first, name, file != "-"});
+      lines.clear();
     }
-    if (!lines.empty()) take(lines, first);
+    if (!lines.empty()) take({lines, first, name, file != "-"});
     if (const ReadReport& report = reader.report(); report.replaced > 0)
-      std::cerr << "attend: " << name << ": " << report.replaced << " ill-formed UTF-8 sequences replaced\n";
+      std::cerr << "attend: " << name << ": " << counted(report.replaced, "ill-formed UTF-8 sequence") << " replaced\n";
   }
+}
+
+void add_read_options(CLI::App& command, ReadOptions& read, bool pairs) {
+  command.add_flag("--replace-invalid", read.replace_invalid, "Replace ill-formed UTF-8 by U+FFFD instead of refusing it");
+  command.add_option("--longest-line", read.longest_line, "Refuse lines of more bytes than this")
+      ->type_name("BYTES")
+      ->capture_default_str()
+      ->check(at_least(1));
+  if (pairs) command.add_flag("--skip-empty", read.skip_empty, "Leave pairs with an empty side out");
+  read.names = {"--replace-invalid", pairs ? "--skip-empty" : "", "--longest-line"};
+}
+
+std::string checked_argument(const std::string& text, const std::string& what, bool replace_invalid) {
+  const std::size_t position = find_invalid_utf8(text);
+  if (position == std::string::npos) return text;
+  if (replace_invalid) return replace_invalid_utf8(text);
+  throw Error(ErrorKind::text, what, join("byte ", position + 1, " is not valid UTF-8"),
+              "give it in UTF-8, or have such bytes replaced with --replace-invalid");
+}
+
+CLI::Validator at_least(std::int64_t least) {
+  return CLI::Validator(
+      [least](std::string& text) {
+        std::int64_t value = 0;
+        const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (code != std::errc() || end != text.data() + text.size()) return join("'", text, "' is no whole number of at most 18 digits");
+        return value < least ? join("'", text, "' is too small: at least ", least) : std::string();
+      },
+      "");
+}
+
+CLI::Validator above_zero() {
+  return CLI::Validator(
+      [](std::string& text) {
+        char* end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        if (text.empty() || *end != '\0' || !std::isfinite(value)) return join("'", text, "' is no number");
+        return value > 0 ? std::string() : join("'", text, "' is not above 0");
+      },
+      "");
+}
+
+CLI::Option* add_number_list(CLI::App& command, const std::string& name, std::vector<int>& numbers, const std::string& what) {
+  // One argument of any number of numbers: fewer than CLI11's "unlimited", which its help would show as many arguments.
+  return command.add_option(name, numbers, what)
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->expected(1, CLI::detail::expected_max_vector_size / 16)
+      ->type_name("N,N,...");
 }
 
 namespace {

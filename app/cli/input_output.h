@@ -35,15 +35,39 @@ class Output {
 // Reports that somebody closed the reading end of the standard output: `attend translate | head -1`. Not an error to print.
 class ClosedPipe {};
 
+// How strictly text is read: --replace-invalid, --longest-line and, for pairs, --skip-empty.
+void add_read_options(CLI::App& command, ReadOptions& read, bool pairs = false);
+
+// Some lines of one file.
+struct LineBatch {
+  std::span<const std::string> lines;
+  std::int64_t first = 1;      // number of the first one in its file
+  const std::string& name;     // of the file, as messages call it
+  bool named = false;          // the user named it; false for the standard input
+
+  std::string place(std::int64_t number) const { return name + ":" + std::to_string(number); }
+};
+
 // The options of every command that reads text: file names ("-" or none: standard input) and how strictly.
 struct InputOptions {
   std::vector<std::string> files;
   ReadOptions read;
 
   void add_to(CLI::App& command, const char* what);
-  // Calls take(lines, first line number) with up to `batch` lines at a time, line by line from a terminal.
-  void each_batch(std::size_t batch, const std::function<void(std::span<const std::string>, std::int64_t)>& take) const;
+  // Calls take() with up to `batch` lines of a file at a time. A batch ends where more lines would have to be waited for:
+  // who writes one line into a pipe and waits for the answer gets it. Files that cannot be opened are told of before the
+  // first line is read.
+  void each_batch(std::size_t batch, const std::function<void(const LineBatch&)>& take) const;
 };
+
+// Text given on the command line; Error(text) calls it `what`. Ill-formed UTF-8 is replaced if asked for.
+std::string checked_argument(const std::string& text, const std::string& what, bool replace_invalid);
+
+// Checks of numbers, with messages that a person can read.
+CLI::Validator at_least(std::int64_t least);
+CLI::Validator above_zero();
+// "0,3" or "-1": whole numbers with commas between them.
+CLI::Option* add_number_list(CLI::App& command, const std::string& name, std::vector<int>& numbers, const std::string& what);
 
 // --model: a folder, or the name of one that ships ("tatoeba-zh-en"), found beside the program.
 std::filesystem::path find_model(const std::string& name);

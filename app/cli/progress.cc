@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <iostream>
 
+#include "attend/error.h"
 #include "terminal.h"
 
 namespace attend::cli {
@@ -43,13 +44,6 @@ void TrainProgress::draw(const std::string& text) {
   line_open_ = true;
 }
 
-void TrainProgress::notice_stop(const char* when) {
-  if (stop_noticed_ || stop_ == nullptr || !stop_->load()) return;
-  stop_noticed_ = true;
-  clear_line();
-  std::cerr << "attend: stopping " << when << '\n';
-}
-
 void TrainProgress::on_phase(std::string_view phase) {
   clear_line();
   std::cerr << "attend: " << phase << '\n';
@@ -58,25 +52,24 @@ void TrainProgress::on_phase(std::string_view phase) {
 void TrainProgress::on_start(const TrainPlan& plan) {
   clear_line();
   std::cerr << (plan.title.empty() ? "training" : plan.title) << '\n'
-            << "  " << short_number(static_cast<double>(plan.parameters)) << " parameters, " << plan.train_items << " training items ("
+            << "  " << short_number(static_cast<double>(plan.parameters)) << " parameters, " << counted(plan.train_items, "training item") << " ("
             << short_number(static_cast<double>(plan.train_tokens)) << " tokens), " << plan.valid_items << " for validation\n"
             << "  " << plan.steps << " steps" << (plan.resumed_at ? join(", going on after step ", plan.resumed_at) : "")
-            << ", at most " << short_bytes(static_cast<double>(plan.peak_bytes)) << " of memory (estimate)\n";
-  if (plan.left_out) std::cerr << "  " << plan.left_out << " items left out: too long\n";
-  if (plan.skipped_empty) std::cerr << "  " << plan.skipped_empty << " pairs left out: empty\n";
-  if (plan.replaced) std::cerr << "  " << plan.replaced << " ill-formed UTF-8 sequences replaced\n";
-  notice_stop("before the next step");
+            << "\n  memory: about " << short_bytes(static_cast<double>(plan.process_bytes)) << ", of it "
+            << short_bytes(static_cast<double>(plan.peak_bytes)) << " for parameters, gradients, moments and the largest batch (estimates)\n";
+  if (plan.left_out) std::cerr << "  " << counted(plan.left_out, "item") << " left out: too long\n";
+  if (plan.skipped_empty) std::cerr << "  " << counted(plan.skipped_empty, "pair") << " left out: empty\n";
+  if (plan.replaced) std::cerr << "  " << counted(plan.replaced, "ill-formed UTF-8 sequence") << " replaced\n";
 }
 
 void TrainProgress::on_step(const StepReport& report) {
-  notice_stop("after this step");
   const bool terminal = is_terminal(STDERR_FILENO);
   if (report.seconds - last_drawn_ < (terminal ? redraw_seconds : quiet_seconds) && report.step != report.steps) return;
   last_drawn_ = report.seconds;
   const double share = report.steps ? static_cast<double>(report.step) / static_cast<double>(report.steps) : 0;
   std::string text = join("step ", report.step, "/", report.steps);
   if (report.epoch) text += join("  epoch ", report.epoch);
-  text += "  loss " + fixed(report.smooth_loss, 4) + "  " + short_number(report.tokens_per_second) + " tokens/s  " +
+  text += "  mean loss " + fixed(report.smooth_loss, 4) + "  " + short_number(report.tokens_per_second) + " tokens/s  " +
           short_time(report.seconds_left) + " left";
   if (!terminal) {
     std::cerr << text << '\n';
@@ -99,12 +92,7 @@ void TrainProgress::on_validation(const ValidationReport& report) {
   std::cerr << text << (report.best ? "  (best)" : "") << '\n';
 }
 
-void TrainProgress::on_save(const std::filesystem::path&, std::int64_t) { notice_stop("after this step"); }
-
-void TrainProgress::end() {
-  notice_stop("after this step");
-  clear_line();
-}
+void TrainProgress::end() { clear_line(); }
 
 Json to_json(const TrainPlan& plan) {
   return {{"title", plan.title},
@@ -119,6 +107,7 @@ Json to_json(const TrainPlan& plan) {
           {"steps_an_epoch", plan.steps_an_epoch},
           {"steps", plan.steps},
           {"peak_bytes", plan.peak_bytes},
+          {"process_bytes", plan.process_bytes},
           {"resumed_at", plan.resumed_at}};
 }
 

@@ -1,7 +1,6 @@
 // A training seen on the terminal: one line that moves, and one line for each validation.
 #pragma once
 
-#include <atomic>
 #include <string>
 
 #include "attend/train.h"
@@ -12,23 +11,16 @@ namespace attend::cli {
 // Draws on standard error if it is a terminal; elsewhere prints a line at each validation and every `quiet_seconds`.
 class TrainProgress : public TrainObserver {
  public:
-  // `stop`: what asks the run to stop, to say once that this was noticed.
-  explicit TrainProgress(const std::atomic<bool>* stop = nullptr) : stop_(stop) {}
   void on_phase(std::string_view phase) override;
   void on_start(const TrainPlan& plan) override;
   void on_step(const StepReport& report) override;
   void on_validation(const ValidationReport& report) override;
-  void on_save(const std::filesystem::path& folder, std::int64_t step) override;
   void end();  // leaves the moving line
 
  private:
   void clear_line();
   void draw(const std::string& text);
 
-  void notice_stop(const char* when);
-
-  const std::atomic<bool>* stop_;
-  bool stop_noticed_ = false;
   double last_drawn_ = -1;
   bool line_open_ = false;
 };

@@ -1,6 +1,7 @@
 #include "subject_options.h"
 
 #include "attend/error.h"
+#include "input_output.h"
 
 namespace attend::cli {
 
@@ -10,7 +11,7 @@ void SubjectFlags::add_to(CLI::App& command) {
   command.add_option("--target,-t", target, "Target text of a translator (default: what it writes itself, greedily)");
   command.add_option("--to", to, "Language wanted of a translator (default: told by the script of the source)");
   command.add_option("--file,-f", file, "Read texts from a file, one a line; -: standard input. A line with a tab is source and target");
-  command.add_flag("--replace-invalid", read_options.replace_invalid, "Replace ill-formed UTF-8 by U+FFFD instead of refusing it");
+  add_read_options(command, read_options);
 }
 
 std::vector<SubjectTexts> SubjectFlags::read(const ModelFolder& folder) const {

@@ -41,6 +41,20 @@ std::string padded(std::string_view text, int width) {
   return cut + std::string(static_cast<std::size_t>(width - display_width(cut)), ' ');
 }
 
+std::string shown(std::string_view text, int descriptor) {
+  static const bool terminal[] = {is_terminal(0), is_terminal(1), is_terminal(2)};
+  if (descriptor > 2 || !terminal[descriptor]) return std::string(text);
+  std::string result;
+  for (const char32_t character : characters_of(replace_invalid_utf8(text))) {
+    const bool control = (character < 0x20 && character != '\n' && character != '\t') || (character >= 0x7F && character < 0xA0);
+    char code[16];
+    std::snprintf(code, sizeof(code), "<0x%02X>", static_cast<unsigned>(character));
+    if (control) result += code;
+    else append_character(result, character);
+  }
+  return result;
+}
+
 std::string short_number(double value) {
   char text[32];
   if (std::fabs(value) >= 1e6) std::snprintf(text, sizeof(text), "%.3g M", value / 1e6);

@@ -16,7 +16,7 @@ int main(int count, char** arguments) try {
   const attend::Translator translator(folder);
   attend::TranslateOptions options;
   options.align = true;
-  for (std::string line; std::getline(std::cin, line);) {
+  for (std::string line; std::getline(std::cin, line); ++options.first_line) {
     const attend::Translation result = translator.translate(line, options);
     std::cout << line << " -> " << result.text() << '\n';
     const auto& ids = result.hypotheses.front().tokens.ids;

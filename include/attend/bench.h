@@ -23,6 +23,9 @@ struct AttentionBenchOptions {
   std::string target;     // instruction set to force, "" for the best; see Error for the names
 };
 
+// Instruction sets of the attention kernels that this machine and build offer, the best first.
+std::vector<std::string> instruction_sets();
+
 // One shape. Operations counted: forward 2 * scores * (head_dim + value_dim), backward 2.5 times that, visible scores only.
 struct AttentionSpeed {
   std::string name, pass, target;

@@ -9,11 +9,18 @@
 
 namespace attend {
 
+// What the advice in messages calls the choices below: a command its options, a recipe its keys; "" where the user has no
+// such choice.
+struct ReadNames {
+  std::string replace_invalid = "replace_invalid", skip_empty = "skip_empty", longest_line = "longest_line";
+};
+
 struct ReadOptions {
   bool replace_invalid = false;        // ill-formed UTF-8 becomes U+FFFD and is counted, instead of Error(text)
   bool skip_empty = false;             // a pair with an empty side is left out and counted, instead of Error(text)
   std::int64_t longest_line = 4096;    // bytes of UTF-8 without the line end; a longer line is Error(text)
   std::int64_t limit = std::int64_t{4} << 30;  // bytes after unpacking; more is Error(format): a decompression bomb
+  ReadNames names = {};
 };
 
 // What was read and what was changed or left out on the way.
@@ -45,6 +52,9 @@ class LineReader {
   LineReader& operator=(LineReader&&) noexcept;
 
   bool next(std::string& line);         // false at the end; the line end is not part of the line
+  // True if next() would not wait: a whole line or the end is there. Of a pipe that somebody writes to line by line this
+  // tells when it is time to answer.
+  bool ready();
   std::int64_t number() const;          // of the line that next() gave last; the first is 1
   const ReadReport& report() const;
 

@@ -1,9 +1,11 @@
 // Errors of the whole library. Attend never prints, never ends the process: it throws Error.
 #pragma once
 
+#include <cstdint>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace attend {
 
@@ -21,7 +23,8 @@ enum class ErrorKind {
 // "argument", "shape", ... as printed in messages and in JSON.
 const char* name_of(ErrorKind kind);
 
-// what() is one sentence: `<where>: <what was found and expected>; <what to do>`.
+// what() is one sentence: `<where>: <what was found and expected>; <what to do>`. Control characters of file names and of
+// foreign text stand in it as \x1B: a message can neither be cut by a NUL nor steer the terminal.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, std::string where, std::string what_happened, std::string advice = {});
@@ -43,5 +46,8 @@ std::string join(const Parts&... parts) {
   (out << ... << parts);
   return out.str();
 }
+
+// "1 line", "2 lines".
+std::string counted(std::int64_t count, std::string_view noun);
 
 }  // namespace attend

@@ -176,6 +176,9 @@ class Model {
 // section 3.5), [max_positions, width]. Reads these two, sinusoid_layout and position_base of the config.
 Tensor sinusoid_table(const TransformerConfig& config);
 
+// Numbers of the parameters that a model of this config has, counted without making it. Error(config) as check().
+std::int64_t parameter_count(const TransformerConfig& config);
+
 // Bytes a training step of this shape needs at its peak beyond parameters, gradients and optimiser state; an estimate
 // from the shapes, made before anything runs. rows: tokens in the encoder and decoder batch.
 std::int64_t training_memory(const TransformerConfig& config, std::int64_t encoder_rows, std::int64_t decoder_rows);

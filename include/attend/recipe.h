@@ -118,5 +118,12 @@ Recipe parse_recipe(const std::string& toml, const std::filesystem::path& file);
 
 // All keys with type, range, default and meaning, as Markdown tables.
 std::string describe_recipe_keys();
+// The same as data.
+struct RecipeKeyText {
+  std::string key, value, standard;  // "train.rate"; what it may be; its default, "" if it must be given
+  std::vector<std::string> tasks;
+  std::string meaning;
+};
+std::vector<RecipeKeyText> list_recipe_keys();
 
 }  // namespace attend

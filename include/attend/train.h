@@ -27,6 +27,9 @@ struct TrainPlan {
   std::int64_t steps_an_epoch = 0;                 // 0 for blocks
   std::int64_t steps = 0;                          // of the whole run; more or less by a few when only epochs are given
   std::int64_t peak_bytes = 0;                     // estimate: parameters, gradients, optimiser state, largest batch
+  // Estimate for the whole process: the above beside what it holds now that the data are read and encoded, or what making
+  // the tokenizer took, whichever is more.
+  std::int64_t process_bytes = 0;
   std::int64_t resumed_at = 0;                     // step of the checkpoint that the run goes on from; 0: a fresh run
 };
 
@@ -77,7 +80,7 @@ struct TrainOptions {
   //                   else the best; its weights are of the type train.weights (float16 if the recipe says nothing)
   std::filesystem::path run_folder;
   std::filesystem::path data_folder;               // if given, data paths of the recipe are relative to it instead
-  bool resume = false;                             // go on from `last`; an empty run folder is then an error
+  bool resume = false;                             // go on from the newest whole checkpoint; without one, an error
   bool overwrite = false;                          // allow a run folder that already holds a run: it is removed, once the data are read
   TrainObserver* observer = nullptr;
   const std::atomic<bool>* stop = nullptr;         // polled before every step; when true the run saves and returns
@@ -107,6 +110,9 @@ TrainResult train(const Recipe& recipe, const TrainOptions& options);
 
 // Reads the data and makes the tokenizer, but writes nothing and takes no step.
 TrainPlan plan_training(const Recipe& recipe, const TrainOptions& options);
+
+// True if there is something in the folder that a new run would remove: a checkpoint or a finished model.
+bool holds_run(const std::filesystem::path& run_folder);
 
 // The recipe and the data folder that a run folder was made with, for going on without naming them again.
 // Error(file or config) if the folder holds no run.

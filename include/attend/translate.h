@@ -44,6 +44,9 @@ struct AlignmentOptions {
   std::vector<LayerHead> chosen = {};  // single heads, of whatever layers; where given, layers and heads must be empty
 };
 
+// What messages call a line of this number, "poems.txt:3"; none: "line 3".
+using LinePlace = std::function<std::string(std::int64_t number)>;
+
 struct TranslateOptions {
   std::string from, to;           // languages of the task; both empty: told line by line from the script
   DecodeOptions decode;           // prompt, end and forbidden come from the tokenizer unless given
@@ -51,6 +54,7 @@ struct TranslateOptions {
   bool align = false;
   AlignmentOptions alignment;
   std::int64_t first_line = 1;    // number of the first line, for messages and for random streams
+  LinePlace place = {};
 };
 
 struct TextHypothesis {
@@ -87,7 +91,7 @@ class Translator {
   Translator(const Model& model, std::shared_ptr<const Tokenizer> source, std::shared_ptr<const Tokenizer> target,
              Task task);
 
-  // One result a line, in order. A line of blanks only gives an empty translation without asking the model.
+  // One result a line, in order. A probe of the options knows a line by its index. A line of blanks only gives an empty translation without asking the model.
   // Error(text) names the line: longer than the model's positions, ill-formed UTF-8. Error(argument): languages the
   // task does not know, or a direction that cannot be told from the script (neither language is Chinese).
   std::vector<Translation> translate(std::span<const std::string> lines, const TranslateOptions& options = {}) const;
@@ -107,7 +111,7 @@ class Translator {
   const Task& task() const { return task_; }
 
  private:
-  std::vector<std::int32_t> source_of(const std::string& line, const std::string& to, std::int64_t number) const;
+  std::vector<std::int32_t> source_of(const std::string& line, const std::string& to, const std::string& place) const;
 
   const Model* model_;
   std::shared_ptr<const Tokenizer> source_, target_;
@@ -117,6 +121,7 @@ class Translator {
 struct GenerateOptions {
   DecodeOptions decode;            // end and forbidden come from the tokenizer unless given
   std::int64_t first_line = 1;     // number of the first prompt, for messages and for random streams
+  LinePlace place = {};
   // Text the moment it is certain (a character cut into bytes is held back until it is whole); `false` ends that
   // sample. Not for beam search.
   std::function<bool(std::int64_t prompt, std::int64_t sample, std::string_view text)> on_text;
@@ -138,9 +143,11 @@ class TextGenerator {
   std::vector<Continuation> generate(std::span<const std::string> prompts, const GenerateOptions& options = {}) const;
   Continuation generate(const std::string& prompt, const GenerateOptions& options = {}) const;
 
-  // log p of whole lines; models of running text leave the first token unjudged. Lines without any token: total 0.
+  // log p of whole lines; models of running text leave the first token unjudged. Lines without any token: total 0; a
+  // probe counts the others only.
   std::vector<TextScore> score(std::span<const std::string> lines, std::int64_t batch_size = 48,
-                               std::int64_t first_line = 1) const;
+                               std::int64_t first_line = 1, const LinePlace& place = {},
+                               Probe* probe = nullptr) const;
 
   const Model& model() const { return *model_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }

@@ -217,6 +217,8 @@ AttentionSpeed measure(const Work& work, const std::string& target, double secon
 
 }  // namespace
 
+std::vector<std::string> instruction_sets() { return kernel_targets(); }
+
 void bench_attention(const AttentionBenchOptions& options, const std::function<void(const AttentionSpeed&)>& report) {
   const Work works[] = {
       {"self_512", 1, 512, 512, 12, 12, 64, false, 0, false, false},
@@ -260,10 +262,18 @@ void bench_attention(const AttentionBenchOptions& options, const std::function<v
     ~Release() { force_kernel_target(""); }
   } release;
   const std::string target = options.target.empty() ? kernel_targets().front() : options.target;
-  for (const Work& work : works)
-    if (std::string(work.name).find(options.only) != std::string::npos &&
-        (options.pass.empty() || options.pass == (work.backward ? "backward" : "forward")))
-      report(measure(work, target, options.seconds));
+  bool any = false;
+  std::string names;
+  for (const Work& work : works) {
+    if (!options.pass.empty() && options.pass != (work.backward ? "backward" : "forward")) continue;
+    const std::string name = work.name;
+    if ((", " + names + ", ").find(", " + name + ", ") == std::string::npos) names += (names.empty() ? "" : ", ") + name;
+    if (name.find(options.only) == std::string::npos) continue;
+    any = true;
+    report(measure(work, target, options.seconds));
+  }
+  if (!any)
+    throw Error(ErrorKind::argument, "bench attention", join("the name of no shape holds \"", options.only, "\""), "they are: " + names);
 }
 
 }  // namespace attend

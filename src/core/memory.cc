@@ -1,12 +1,17 @@
 #include "core/memory.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <new>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -98,6 +103,34 @@ MemoryUse memory_use() {
 void reset_peak_memory() {
   std::lock_guard lock(store().mutex);
   store().use.peak_bytes = store().use.live_bytes;
+}
+
+ResidentBytes resident_bytes() {
+  ResidentBytes result;
+  std::ifstream status("/proc/self/status");
+  for (std::string key; status >> key;) {
+    std::int64_t kibibytes = 0;
+    if (key == "VmRSS:" && status >> kibibytes) result.now = kibibytes << 10;
+    if (key == "VmHWM:" && status >> kibibytes) result.most = kibibytes << 10;
+    std::getline(status, key);
+  }
+  return result;
+}
+
+std::int64_t most_memory() {
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  struct sysinfo machine {};
+  if (::sysinfo(&machine) == 0)
+    most = static_cast<std::int64_t>(machine.totalram + machine.totalswap) * static_cast<std::int64_t>(machine.mem_unit);
+  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
+    rlimit limit{};
+    if (::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) most = std::min(most, static_cast<std::int64_t>(limit.rlim_cur));
+  }
+  for (const char* file : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    std::int64_t bytes = 0;
+    if (std::ifstream(file) >> bytes && bytes > 0) most = std::min(most, bytes);  // "max": no limit
+  }
+  return most;
 }
 
 void release_kept_memory() {

@@ -38,6 +38,13 @@ struct MemoryUse {
 };
 MemoryUse memory_use();
 void reset_peak_memory();
+// Bytes of this process that lie in memory now, and the most there were since it began; 0 where the system does not tell.
+struct ResidentBytes {
+  std::int64_t now = 0, most = 0;
+};
+ResidentBytes resident_bytes();
+// Bytes that this process can have at most: memory and swap of the machine, less where a limit is set (ulimit -v, cgroup).
+std::int64_t most_memory();
 // Returns all kept memory to the operating system.
 void release_kept_memory();
 

@@ -31,4 +31,10 @@ std::string nearest_name(const std::string& name, const std::vector<std::string>
   return nearest;
 }
 
+std::string json_reason(const std::exception& error) {
+  const std::string text = error.what();
+  const std::size_t end = text.starts_with("[") ? text.find("] ") : std::string::npos;
+  return end == std::string::npos ? text : text.substr(end + 2);
+}
+
 }  // namespace attend

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <set>
 
@@ -93,28 +92,6 @@ bool same(const std::vector<std::int64_t>& sizes, const Shape& shape) {
 
 constexpr const char* two_models = "config and weights are of two different models; take both from one place";
 
-class Hash {
- public:
-  void add(std::uint64_t word) {
-    state_ = (state_ ^ word) * 0x9e3779b97f4a7c15u;
-    state_ ^= state_ >> 29;
-  }
-  void add(const std::string& text) {
-    add(text.size());
-    for (char each : text) add(static_cast<std::uint64_t>(static_cast<unsigned char>(each)));
-  }
-  std::string text() const {
-    std::uint64_t value = state_ * 0xbf58476d1ce4e5b9u;
-    value ^= value >> 32;
-    std::string digits(16, '0');
-    for (std::size_t i = 16; i-- > 0; value >>= 4) digits[i] = "0123456789abcdef"[value & 15];
-    return digits;
-  }
-
- private:
-  std::uint64_t state_ = 0xcbf29ce484222325u;
-};
-
 }  // namespace
 
 std::string deciding_field(const TransformerConfig& config, const std::string& parameter, int axis) {
@@ -157,7 +134,7 @@ void check_amount(const TransformerConfig& config, const SafetensorsFile& file, 
   constexpr double small_excess = 1 << 20;
   if (needed > 2 * held + small_excess)
     throw Error(ErrorKind::config, file.source(),
-                join("holds ", static_cast<std::int64_t>(held), " numbers, ", config_source, " describes a model of ", needed, " or more"),
+                join("holds ", static_cast<std::int64_t>(held), " numbers, ", config_source, " describes a model of ", static_cast<std::int64_t>(needed)),
                 two_models);
 }
 
@@ -223,17 +200,6 @@ Model average_weights(std::span<const std::filesystem::path> folders) {
     parameter.changed();
   }
   return mean;
-}
-
-std::string fingerprint(const Model& model) {
-  Hash hash;
-  hash.add(to_json(model.config()));
-  for (const Parameter& parameter : model.parameters()) {
-    hash.add(parameter.name);
-    const float* numbers = parameter.value.data();
-    for (std::int64_t i = 0; i < parameter.value.elements(); ++i) hash.add(std::uint64_t{std::bit_cast<std::uint32_t>(numbers[i])});
-  }
-  return hash.text();
 }
 
 }  // namespace attend

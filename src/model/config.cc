@@ -1,5 +1,6 @@
 #include "attend/config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -100,22 +101,33 @@ void check_tables(const TransformerConfig& config) {
 }  // namespace
 
 double count_parameters(const TransformerConfig& config) {
-  const double width = static_cast<double>(config.width), head = static_cast<double>(config.head_width());
-  const double attention = 2 * width * head * static_cast<double>(config.heads + config.key_head_count());
-  const double feed_forward = (config.gated ? 3 : 2) * width * static_cast<double>(config.inner_width);
+  const double width = static_cast<double>(config.width), head = static_cast<double>(config.head_width()),
+               inner = static_cast<double>(config.inner_width);
+  const double norm = config.norm == NormKind::layer && config.norm_bias ? 2 * width : width;
+  const double attention = norm + 2 * width * head * static_cast<double>(config.heads + config.key_head_count()) +
+                           (config.query_key_value_bias ? head * static_cast<double>(config.heads + 2 * config.key_head_count()) : 0) +
+                           (config.attention_output_bias ? width : 0);
+  const double feed_forward = norm + (config.gated ? 3 : 2) * width * inner +
+                              (config.feed_forward_bias ? (config.gated ? 2 : 1) * inner + width : 0);
   double count = 0;
   for (const auto* stack : {&config.encoder, &config.decoder}) {
     if (!*stack) continue;
     const bool cross = stack == &config.decoder && config.encoder;
     count += static_cast<double>((*stack)->layers) * ((cross ? 2 : 1) * attention + feed_forward) +
-             width * static_cast<double>((*stack)->input_width);
-    if (!config.shared_embeddings || stack == &config.decoder) count += width * static_cast<double>((*stack)->vocabulary);
+             width * static_cast<double>((*stack)->input_width) + ((*stack)->vocabulary > 0 ? 0 : width) +
+             ((*stack)->class_token ? width : 0) + ((*stack)->embedding_norm ? norm : 0) + ((*stack)->final_norm ? norm : 0);
+    if (!config.shared_embeddings || stack == &config.decoder || !config.decoder) count += width * static_cast<double>((*stack)->vocabulary);
     if (config.positions == PositionKind::learned) count += width * static_cast<double>(config.max_positions);
     if (config.positions == PositionKind::relative_bias)
       count += static_cast<double>(config.relative_buckets) * static_cast<double>(config.heads);
   }
-  if (!config.tied_logits) count += width * static_cast<double>(config.output_vocabulary());
-  return count + width * static_cast<double>(config.classes);
+  const double outputs = static_cast<double>(config.output_vocabulary()), classes = static_cast<double>(config.classes);
+  return count + outputs * ((config.tied_logits ? 0 : width) + (config.logits_bias ? 1 : 0)) + classes * (width + 1);
+}
+
+std::int64_t parameter_count(const TransformerConfig& config) {
+  config.check();
+  return static_cast<std::int64_t>(count_parameters(config));
 }
 
 void TransformerConfig::check() const {
@@ -180,7 +192,7 @@ void TransformerConfig::check() const {
 
   const double parameters = count_parameters(*this);
   if (parameters > most_parameters)
-    throw Error(ErrorKind::config, "config", join("describes ", parameters, " parameters, at most ", most_parameters, " are allowed"),
+    throw Error(ErrorKind::config, "config", join("describes ", static_cast<std::int64_t>(std::min(parameters, 9e18)), " parameters, at most ", static_cast<std::int64_t>(most_parameters), " are allowed"),
                 "check width, inner_width, layers and vocabulary");
 }
 

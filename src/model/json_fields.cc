@@ -158,7 +158,7 @@ void check_json(std::string_view text, const std::string& source, int most_depth
   try {
     static_cast<void>(Json::parse(text.begin(), text.end(), watch).size());
   } catch (const Json::exception& error) {
-    throw Error(ErrorKind::format, source, join("is not JSON: ", error.what()));
+    throw Error(ErrorKind::format, source, join("is not JSON: ", json_reason(error)));
   }
 }
 

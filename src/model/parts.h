@@ -67,8 +67,8 @@ struct CrossMemory {
   std::vector<std::int64_t> offsets;
 };
 
-// Numbers of all matrices and tables of parameters, counted before any is made; without biases and norms. A double,
-// because what a hostile config describes fits no integer.
+// Numbers of all parameters, counted before any is made. A double, because what a hostile config describes fits no
+// integer.
 double count_parameters(const TransformerConfig& config);
 
 // Makes all parameters and fills the parts with handles to them. Without a seed nothing is drawn: zeros, gains 1.

@@ -14,7 +14,11 @@ TextGenerator::TextGenerator(const Model& model, std::shared_ptr<const Tokenizer
   const TransformerConfig& config = model.config();
   const char* const where = "text generator";
   if (config.encoder || !config.decoder) {
-    throw Error(ErrorKind::config, where, "the model is not a decoder alone", "use translate for an encoder-decoder");
+    throw Error(ErrorKind::config, where,
+                config.classes > 0                 ? "the model classifies images"
+                : config.encoder && config.decoder ? "the model translates; it is not a decoder alone"
+                                                   : "the model is not a decoder alone",
+                config.encoder && config.decoder ? "use translate with it" : "use a model that writes");
   }
   check_tokenizer(tokenizer_.get(), config.decoder->vocabulary, where, "decoder");
   if (task_.lines) first_token(*tokenizer_);
@@ -29,15 +33,16 @@ std::vector<Continuation> TextGenerator::generate(std::span<const std::string> p
     const std::int64_t number = options.first_line + static_cast<std::int64_t>(i);
     std::vector<std::int32_t>& ids = continuations[i].prompt_ids;
     if (task_.lines) ids.push_back(first_token(*tokenizer_));
-    const std::vector<std::int32_t> tokens = encode_line(*tokenizer_, prompts[i], "prompt", number);
+    const std::string place = place_of(options.place, "prompt", number);
+    const std::vector<std::int32_t> tokens = encode_line(*tokenizer_, prompts[i], place);
     ids.insert(ids.end(), tokens.begin(), tokens.end());
     if (ids.empty()) {
-      throw Error(ErrorKind::text, join("prompt ", number), "is empty, but the model goes on from running text",
+      throw Error(ErrorKind::text, place, "is empty, but the model goes on from running text",
                   "give at least one character");
     }
     const auto length = static_cast<std::int64_t>(ids.size());
     if (length > model_->config().max_positions) {
-      throw Error(ErrorKind::text, join("prompt ", number),
+      throw Error(ErrorKind::text, place,
                   join("has ", length, " tokens and the model reads at most ", model_->config().max_positions),
                   "shorten it");
     }
@@ -83,7 +88,8 @@ Continuation TextGenerator::generate(const std::string& prompt, const GenerateOp
 }
 
 std::vector<TextScore> TextGenerator::score(std::span<const std::string> lines, std::int64_t batch_size,
-                                            std::int64_t first_line) const {
+                                            std::int64_t first_line, const LinePlace& line_place,
+                                            Probe* probe) const {
   std::vector<TextScore> results(lines.size());
   std::vector<ScoreInput> inputs;
   std::vector<std::size_t> line_of;
@@ -91,12 +97,13 @@ std::vector<TextScore> TextGenerator::score(std::span<const std::string> lines, 
     const std::int64_t number = first_line + static_cast<std::int64_t>(i);
     std::vector<std::int32_t> ids;
     if (task_.lines) ids.push_back(first_token(*tokenizer_));
-    const std::vector<std::int32_t> tokens = encode_line(*tokenizer_, lines[i], "line", number);
+    const std::string place = place_of(line_place, "line", number);
+    const std::vector<std::int32_t> tokens = encode_line(*tokenizer_, lines[i], place);
     ids.insert(ids.end(), tokens.begin(), tokens.end());
     if (task_.lines && tokenizer_->specials().eos >= 0) ids.push_back(tokenizer_->specials().eos);
     const auto read = static_cast<std::int64_t>(ids.size()) - 1;
     if (read > model_->config().max_positions) {
-      throw Error(ErrorKind::text, join("line ", number),
+      throw Error(ErrorKind::text, place,
                   join("has ", read + 1, " tokens and the model reads at most ", model_->config().max_positions),
                   "split the line");
     }
@@ -107,7 +114,7 @@ std::vector<TextScore> TextGenerator::score(std::span<const std::string> lines, 
     inputs.push_back({{}, std::move(ids), 1});
     line_of.push_back(i);
   }
-  auto log_probabilities = attend::score(*model_, inputs, batch_size);
+  auto log_probabilities = attend::score(*model_, inputs, batch_size, probe);
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     results[line_of[k]] = text_score(std::span(inputs[k].ids).subspan(1), std::move(log_probabilities[k]));
   }

@@ -27,13 +27,16 @@ std::string listed(std::span<const std::string> names) {
 
 }  // namespace
 
-std::vector<std::int32_t> encode_line(const Tokenizer& tokenizer, std::string_view line, const char* what,
-                                      std::int64_t number) {
+std::string place_of(const LinePlace& place, const char* what, std::int64_t number) {
+  return place ? place(number) : join(what, " ", number);
+}
+
+std::vector<std::int32_t> encode_line(const Tokenizer& tokenizer, std::string_view line, const std::string& place) {
   try {
     return tokenizer.encode(line);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::text) throw;
-    throw Error(ErrorKind::text, join(what, " ", number), error.what_happened(), error.advice());
+    throw Error(ErrorKind::text, place, error.what_happened(), error.advice());
   }
 }
 
@@ -117,8 +120,10 @@ Translator::Translator(const Model& model, std::shared_ptr<const Tokenizer> sour
   const TransformerConfig& config = model.config();
   const char* const where = "translator";
   if (!config.encoder || !config.decoder || config.encoder->vocabulary == 0) {
-    throw Error(ErrorKind::config, where, "the model is not an encoder-decoder of text",
-                "use a model trained to translate");
+    throw Error(ErrorKind::config, where,
+                config.classes > 0 ? "the model classifies images" : config.encoder ? "the model is not an encoder-decoder of text"
+                                                                                    : "the model only goes on writing (a decoder alone)",
+                config.encoder ? "use a model trained to translate" : "generate goes on with it; to translate use a model trained for that");
   }
   check_tokenizer(source_.get(), config.encoder->vocabulary, where, "encoder");
   check_tokenizer(target_.get(), config.decoder->vocabulary, where, "decoder");
@@ -142,7 +147,7 @@ std::pair<std::string, std::string> Translator::direction(std::string_view line,
   const auto check = [&](std::string_view language) {
     if (!language.empty() && std::find(languages.begin(), languages.end(), language) == languages.end()) {
       throw Error(ErrorKind::argument, "translate", join("the model does not know the language \"", language, "\""),
-                  "use one of " + listed(languages));
+                  languages.empty() ? std::string("it names no languages: leave them out") : "use one of " + listed(languages));
     }
   };
   check(from);
@@ -182,18 +187,18 @@ std::pair<std::string, std::string> Translator::direction(std::string_view line,
 }
 
 std::vector<std::int32_t> Translator::source_of(const std::string& line, const std::string& to,
-                                                std::int64_t number) const {
+                                                const std::string& place) const {
   std::vector<std::int32_t> ids;
   try {
     ids = encode_source(task_, *source_, line, to);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::text)
-      throw Error(ErrorKind::text, join("line ", number), error.what_happened(), error.advice());
+      throw Error(ErrorKind::text, place, error.what_happened(), error.advice());
     throw;
   }
   const auto length = static_cast<std::int64_t>(ids.size());
   if (length > model_->config().max_positions) {
-    throw Error(ErrorKind::text, join("line ", number),
+    throw Error(ErrorKind::text, place,
                 join("has ", length, " tokens and the model reads at most ", model_->config().max_positions),
                 "split the line");
   }
@@ -205,7 +210,13 @@ std::vector<Translation> Translator::translate(std::span<const std::string> line
   const DecodeOptions decode = with_tokens_of(*target_, options.decode);
   const std::vector<std::int32_t> prompt{first_token(*target_)};
   std::vector<std::int32_t> prefix;
-  if (!options.prefix.empty()) prefix = target_->encode(options.prefix);
+  if (!options.prefix.empty()) prefix = encode_line(*target_, options.prefix, "the forced prefix");
+  const auto forced = static_cast<std::int64_t>(prefix.size()), positions = model_->config().max_positions;
+  const std::int64_t most = decode.max_length > 0 ? std::min(decode.max_length, positions) : positions;
+  if (forced > most) {
+    throw Error(ErrorKind::argument, "the forced prefix", join("has ", counted(forced, "token"), ", and a translation at most ", most),
+                "shorten it, or allow a longer translation");
+  }
 
   std::vector<Translation> translations(lines.size());
   std::vector<DecodeInput> inputs;
@@ -218,8 +229,8 @@ std::vector<Translation> Translator::translate(std::span<const std::string> line
       translation.hypotheses.emplace_back();
       continue;
     }
-    translation.source_ids = source_of(lines[i], translation.to, number);
-    inputs.push_back({translation.source_ids, prompt, prefix, number});
+    translation.source_ids = source_of(lines[i], translation.to, place_of(options.place, "line", number));
+    inputs.push_back({translation.source_ids, prompt, prefix, number, static_cast<std::int64_t>(i)});
     line_of.push_back(i);
   }
 
@@ -232,10 +243,10 @@ std::vector<Translation> Translator::translate(std::span<const std::string> line
       translation.hypotheses.push_back({std::move(text), std::move(hypothesis)});
     }
     if (options.align)
-      alignments.push_back({translation.source_ids, prompt, translation.hypotheses.front().tokens.ids});
+      alignments.push_back({translation.source_ids, prompt, translation.hypotheses.front().tokens.ids, inputs[k].item});
   }
   if (options.align) {
-    auto weights = align(*model_, alignments, options.alignment, decode.batch_size);
+    auto weights = align(*model_, alignments, options.alignment, decode.batch_size, decode.probe);
     for (std::size_t k = 0; k < inputs.size(); ++k) translations[line_of[k]].alignment = std::move(weights[k]);
   }
   return translations;
@@ -255,23 +266,24 @@ std::vector<TextScore> Translator::score(std::span<const std::string> sources, s
   std::vector<ScoreInput> inputs;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const std::int64_t number = options.first_line + static_cast<std::int64_t>(i);
+    const std::string place = place_of(options.place, "line", number);
     const std::string to = direction(sources[i], options.from, options.to).second;
     std::vector<std::int32_t> ids{first_token(*target_)};
-    const std::vector<std::int32_t> tokens = encode_line(*target_, targets[i], "line", number);
+    const std::vector<std::int32_t> tokens = encode_line(*target_, targets[i], place);
     ids.insert(ids.end(), tokens.begin(), tokens.end());
     if (specials.eos >= 0) ids.push_back(specials.eos);
     const auto read = static_cast<std::int64_t>(ids.size()) - 1;
     if (read > model_->config().max_positions) {
-      throw Error(ErrorKind::text, join("line ", number),
+      throw Error(ErrorKind::text, place,
                   join("its target has ", read, " tokens and the model reads at most ", model_->config().max_positions),
                   "split the line");
     }
-    inputs.push_back({source_of(sources[i], to, number), std::move(ids), 1});
+    inputs.push_back({source_of(sources[i], to, place), std::move(ids), 1});
     if (inputs.back().source.empty()) {
-      throw Error(ErrorKind::text, join("line ", number), "the source is empty", "leave the pair out");
+      throw Error(ErrorKind::text, place, "the source is empty", "leave the pair out");
     }
   }
-  auto log_probabilities = attend::score(*model_, inputs, options.decode.batch_size);
+  auto log_probabilities = attend::score(*model_, inputs, options.decode.batch_size, options.decode.probe);
   std::vector<TextScore> results;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     results.push_back(text_score(std::span(inputs[i].ids).subspan(1), std::move(log_probabilities[i])));

@@ -53,6 +53,12 @@ class FileSource final : public ByteSource {
     return read_now(bytes, size);
   }
 
+  bool ready() override {
+    if (begin_ < start_.size()) return true;
+    pollfd waiting{descriptor_, POLLIN, 0};
+    return ::poll(&waiting, 1, 0) != 0;  // an error is for read() to tell
+  }
+
   // Reads ahead only as far as the bytes could still be one of the magic numbers, so that a person at a terminal gets an
   // answer to a first line of one letter.
   std::string_view first_bytes() {
@@ -128,6 +134,8 @@ class GzipSource final : public ByteSource {
     return wanted - stream_.avail_out;
   }
 
+  bool ready() override { return done_ || stream_.avail_in > 0 || file_->ready(); }
+
  private:
   bool fill() {
     const std::size_t count = file_->read(block_.data(), block_.size());
@@ -188,6 +196,8 @@ class XzSource final : public ByteSource {
     return size - stream_.avail_out;
   }
 
+  bool ready() override { return done_ || ended_ || stream_.avail_in > 0 || file_->ready(); }
+
  private:
   std::unique_ptr<FileSource> file_;
   lzma_stream stream_ = LZMA_STREAM_INIT;
@@ -205,9 +215,10 @@ class LimitedSource final : public ByteSource {
     total_ += static_cast<std::int64_t>(count);
     if (total_ > limit_)
       throw Error(ErrorKind::format, where_, join("holds more than ", limit_, " bytes of text after unpacking"),
-                  "raise the limit if the file is meant to be so large");
+                  "split the file");
     return count;
   }
+  bool ready() override { return source_->ready(); }
 
  private:
   std::unique_ptr<ByteSource> source_;

@@ -13,6 +13,8 @@ class ByteSource {
   virtual ~ByteSource() = default;
   // At most `size` bytes, as many as are there now; 0 only at the end.
   virtual std::size_t read(char* bytes, std::size_t size) = 0;
+  // True if read() would not wait for somebody to write.
+  virtual bool ready() = 0;
 };
 
 // "-" is the standard input. More than `limit` bytes after unpacking are Error(format). Errors as in attend/corpus.h.

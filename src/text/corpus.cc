@@ -33,14 +33,20 @@ void check(const ReadOptions& options) {
                 "use at least 1");
 }
 
-[[noreturn]] void refuse_invalid(const std::string& where, std::string_view line, std::size_t position) {
+// "do this, or that way" if the user has one.
+std::string advice(const char* first, const char* otherwise, const std::string& name) {
+  return name.empty() ? std::string(first) : join(first, ", or ", otherwise, " with ", name);
+}
+
+[[noreturn]] void refuse_invalid(const std::string& file, std::int64_t number, std::string_view line, std::size_t position,
+                                 const ReadOptions& options) {
   static const char digits[] = "0123456789ABCDEF";
   const auto byte = static_cast<unsigned char>(line[position]);
-  const bool utf16 = position == 0 && line.size() > 1 && (line.substr(0, 2) == "\xFF\xFE" || line.substr(0, 2) == "\xFE\xFF");
-  throw Error(ErrorKind::text, where,
+  const bool utf16 = number == 1 && position == 0 && line.size() > 1 && (line.substr(0, 2) == "\xFF\xFE" || line.substr(0, 2) == "\xFE\xFF");
+  throw Error(ErrorKind::text, join(file, ':', number),
               join("byte ", position + 1, " of the line (0x", digits[byte >> 4], digits[byte & 15], ") is not valid UTF-8",
                    utf16 ? ": the file looks like UTF-16" : ""),
-              "convert the file to UTF-8, or ask for invalid bytes to be replaced (--replace-invalid)");
+              advice("convert the file to UTF-8", "have such bytes replaced", options.names.replace_invalid));
 }
 
 }  // namespace
@@ -100,6 +106,16 @@ struct LineReader::State {
     }
   }
 
+  // Reads on only while that needs no waiting.
+  bool ready() {
+    for (;;) {
+      const std::string_view rest = std::string_view(buffer).substr(begin);
+      if (rest.find('\n') != std::string_view::npos || static_cast<std::int64_t>(rest.size()) > options.longest_line + 4) return true;
+      if (!source->ready()) return false;
+      if (!fill()) return true;
+    }
+  }
+
   void take(std::string& line, std::string_view bytes) {
     ++report.lines;
     if (report.lines == 1 && bytes.substr(0, byte_order_mark.size()) == byte_order_mark) {
@@ -117,7 +133,7 @@ struct LineReader::State {
     } else if (options.replace_invalid) {
       line = replace_invalid_utf8(bytes, &report.replaced);
     } else {
-      refuse_invalid(join(name, ':', report.lines), bytes, invalid);
+      refuse_invalid(name, report.lines, bytes, invalid, options);
     }
     if (is_blank(line)) ++report.empty;
   }
@@ -126,7 +142,7 @@ struct LineReader::State {
     throw Error(ErrorKind::text, join(name, ':', report.lines),
                 join("the line ", excerpt(line), " has ", whole ? "" : "at least ", line.size(),
                      " bytes; the limit is ", options.longest_line),
-                "split the line, or raise the limit on the length of a line");
+                advice("split the line", "raise the limit", options.names.longest_line));
   }
 
   std::string name;
@@ -147,6 +163,7 @@ LineReader::LineReader(LineReader&&) noexcept = default;
 LineReader& LineReader::operator=(LineReader&&) noexcept = default;
 
 bool LineReader::next(std::string& line) { return state_->next(line); }
+bool LineReader::ready() { return state_->ready(); }
 std::int64_t LineReader::number() const { return state_->report.lines; }
 const ReadReport& LineReader::report() const { return state_->report; }
 
@@ -191,7 +208,7 @@ ParallelCorpus read_parallel(const std::filesystem::path& source, const std::fil
         throw Error(ErrorKind::text, join(name_of_file(left_blank ? source : target), ':', left.number()),
                     left_blank && right_blank ? std::string("both sides of the pair are empty")
                                               : "this side of the pair is empty",
-                    "remove the pair from both files, or ask for empty pairs to be skipped (--skip-empty)");
+                    advice("remove the pair from both files", "have empty pairs skipped", options.names.skip_empty));
       ++corpus.skipped_empty;
       continue;
     }
@@ -249,12 +266,12 @@ ParallelCorpus read_tsv(const std::filesystem::path& path, const TsvColumns& col
       if (static_cast<std::int64_t>(side.size()) > options.longest_line)
         throw Error(ErrorKind::text, where,
                     join("the text ", excerpt(side), " has ", side.size(), " bytes; the limit is ", options.longest_line),
-                    "split the text, or raise the limit on the length of a line");
+                    advice("split the text", "raise the limit", options.names.longest_line));
     if (is_blank(sides[0]) || is_blank(sides[1])) {
       if (!options.skip_empty)
         throw Error(ErrorKind::text, where,
                     join("column ", is_blank(sides[0]) ? columns.source : columns.target, " (counted from 0) is empty"),
-                    "remove the line, or ask for empty pairs to be skipped (--skip-empty)");
+                    advice("remove the line", "have empty pairs skipped", options.names.skip_empty));
       ++corpus.skipped_empty;
       continue;
     }

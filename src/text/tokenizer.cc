@@ -5,6 +5,8 @@
 
 #include "attend/error.h"
 #include "core/file.h"
+#include "core/hash.h"
+#include "core/names.h"
 #include "text/kinds.h"
 #include "text/utf8.h"
 
@@ -18,28 +20,6 @@ constexpr const char* model_name = "tokenizer.model";
 constexpr std::int64_t most_json_bytes = std::int64_t{32} << 20;
 constexpr std::int64_t most_model_bytes = std::int64_t{256} << 20;
 constexpr int format_version = 1;
-
-// FNV-1a over fields with their lengths, so that no two lists of fields look alike by accident.
-class Fingerprint {
- public:
-  void add(std::string_view bytes) {
-    number(bytes.size());
-    for (const char c : bytes) step(static_cast<unsigned char>(c));
-  }
-  void number(std::uint64_t value) {
-    for (int i = 0; i < 8; ++i) step(static_cast<unsigned char>(value >> (8 * i)));
-  }
-  std::string hexadecimal() const {
-    static const char digits[] = "0123456789abcdef";
-    std::string text;
-    for (int shift = 60; shift >= 0; shift -= 4) text += digits[(state_ >> shift) & 15];
-    return text;
-  }
-
- private:
-  void step(unsigned char byte) { state_ = (state_ ^ byte) * 0x100000001B3u; }
-  std::uint64_t state_ = 0xCBF29CE484222325u;
-};
 
 // Access to a JSON object by key with errors that name the file and the key.
 class Fields {
@@ -266,19 +246,19 @@ std::string readable_text(std::string_view bytes) {
 }
 
 std::string Tokenizer::fingerprint() const {
-  Fingerprint print;
-  print.add(name_of(kind_));
-  print.add(name_of(normalisation_));
+  ByteHash print;
+  print.text(name_of(kind_));
+  print.text(name_of(normalisation_));
   for (const std::int32_t special : {specials_.pad, specials_.unknown, specials_.bos, specials_.eos})
     print.number(static_cast<std::uint64_t>(static_cast<std::int64_t>(special)));
   print.number(pieces_.size());
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
-    print.add(pieces_[i]);
+    print.text(pieces_[i]);
     print.number(static_cast<std::uint64_t>(types_[i]));
   }
-  print.add(details());
-  print.add(model_bytes());
-  return print.hexadecimal();
+  print.text(details());
+  print.text(model_bytes());
+  return hexadecimal(print.value());
 }
 
 std::vector<NamedBytes> Tokenizer::serialise() const {
@@ -340,7 +320,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(std::span<const NamedBytes> file
   try {
     json = Json::parse(text->bytes);
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorKind::format, json_where, join("is not JSON: ", error.what()), Fields::advice);
+    throw Error(ErrorKind::format, json_where, join("is not JSON: ", json_reason(error)), Fields::advice);
   }
   const Fields fields(json, json_where);
   if (fields.text("format") != "attend tokenizer") fields.refuse("\"format\"", "\"attend tokenizer\"");

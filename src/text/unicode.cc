@@ -62,7 +62,7 @@ bool is_final_sigma(const std::vector<char32_t>& characters, std::size_t at) {
   const auto byte = static_cast<unsigned char>(bytes[position]);
   throw Error(ErrorKind::text, "text",
               join("byte ", position + 1, " (0x", digits[byte >> 4], digits[byte & 15], ") is not valid UTF-8"),
-              "convert the text to UTF-8, or ask for invalid bytes to be replaced");
+              "convert the text to UTF-8");
 }
 
 }  // namespace

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <system_error>
 #include <utility>
 
 #include "attend/corpus.h"
 #include "attend/error.h"
 #include "attend/translate.h"
+#include "core/hash.h"
 #include "core/random.h"
 #include "train/recipe_keys.h"
 
@@ -66,7 +69,21 @@ class Reader {
   }
 
  private:
-  Path path(const std::string& name) const { return data_path(recipe_, folder_, name); }
+  // Packed data may have been unpacked, or the other way round: the reader tells by the first bytes in any case.
+  Path path(const std::string& name) const {
+    const Path wanted = data_path(recipe_, folder_, name);
+    std::error_code code;
+    if (std::filesystem::exists(wanted, code)) return wanted;
+    std::vector<Path> others;
+    if (wanted.extension() == ".gz" || wanted.extension() == ".xz") others.push_back(Path(wanted).replace_extension());
+    else others = {wanted.string() + ".gz", wanted.string() + ".xz"};
+    for (const Path& other : others) {
+      if (!std::filesystem::is_regular_file(other, code)) continue;
+      if (told_.insert(other).second) phase_(join(wanted.string(), " is not there: reading ", other.filename().string()));
+      return other;
+    }
+    return wanted;
+  }
   std::string train_place() const { return path(recipe_.data.train.front()).string(); }
 
   ReadOptions read_options() const {
@@ -74,6 +91,7 @@ class Reader {
     options.replace_invalid = recipe_.data.replace_invalid;
     options.skip_empty = recipe_.data.skip_empty;
     options.longest_line = recipe_.data.longest_line;
+    options.names = {"data.replace_invalid = true", "data.skip_empty = true", "data.longest_line"};
     return options;
   }
 
@@ -307,6 +325,12 @@ class Reader {
     if (train.height % data.patch != 0 || train.width % data.patch != 0)
       throw Error(ErrorKind::config, "data.patch", join("patches of ", data.patch, " do not divide images of ", train.height, " x ", train.width),
                   "choose a divisor");
+    const std::int64_t patches = (train.height / data.patch) * (train.width / data.patch), rows = patches + (recipe_.model.encoder->class_token ? 1 : 0);
+    if (rows > recipe_.model.max_positions)
+      throw Error(ErrorKind::config, "model.max_positions",
+                  join("is ", recipe_.model.max_positions, "; an image of ", train.height, " x ", train.width, " has ", patches, " patches of ", data.patch, " x ",
+                       data.patch, rows > patches ? " and a class token" : ""),
+                  join("give at least ", rows, ", or larger patches"));
     const std::int32_t classes = *std::max_element(train.labels.begin(), train.labels.end()) + 1;
     for (std::size_t i = 0; i < data_.valid_images.labels.size(); ++i)
       if (data_.valid_images.labels[i] >= classes)
@@ -321,37 +345,27 @@ class Reader {
   const Recipe& recipe_;
   const Path& folder_;
   const std::function<void(std::string_view)>& phase_;
+  mutable std::set<Path> told_;
   TrainData data_;
 };
 
-// FNV-1a over words.
-class Hash {
- public:
-  void add(std::uint64_t value) {
-    for (int i = 0; i < 8; ++i, value >>= 8) state_ = (state_ ^ (value & 255)) * 0x100000001b3u;
-  }
-  template <typename Values>
-  void add_all(const Values& values) {
-    add(values.size());
-    for (const auto value : values) state_ = (state_ ^ static_cast<std::uint32_t>(value)) * 0x100000001b3u;
-  }
-  std::uint64_t value() const { return state_; }
-
- private:
-  std::uint64_t state_ = 0xcbf29ce484222325u;
-};
+template <typename Values>
+void add_all(ByteHash& hash, const Values& values) {
+  hash.number(values.size());
+  for (const auto value : values) hash.word(static_cast<std::uint32_t>(value));
+}
 
 }  // namespace
 
 std::uint64_t TrainData::fingerprint() const {
-  Hash hash;
+  ByteHash hash;
   for (const auto* items : {&train, &valid}) {
-    hash.add(items->size());
-    for (const SequenceItem& item : *items) hash.add_all(item.source), hash.add_all(item.target);
+    hash.number(items->size());
+    for (const SequenceItem& item : *items) add_all(hash, item.source), add_all(hash, item.target);
   }
-  hash.add_all(train_text);
-  hash.add_all(valid_text);
-  for (const ImageSet* set : {&train_images, &valid_images}) hash.add_all(set->pixels), hash.add_all(set->labels);
+  add_all(hash, train_text);
+  add_all(hash, valid_text);
+  for (const ImageSet* set : {&train_images, &valid_images}) add_all(hash, set->pixels), add_all(hash, set->labels);
   return hash.value();
 }
 

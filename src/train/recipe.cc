@@ -68,7 +68,9 @@ class Setter {
     std::optional<double> value = node_.value_exact<double>();
     if (!value)
       if (const auto integer = node_.value_exact<std::int64_t>()) value = static_cast<double>(*integer);
-    if (!value || !std::isfinite(*value)) refuse("a number");
+    if (!value) refuse("a number");
+    if (!std::isfinite(*value))
+      throw Error(ErrorKind::config, where_, join(key_.path(), " is ", number_text(*value), "; it must be a finite number"), key_.help);
     check_range(*value);
     *target = *value;
   }

@@ -59,14 +59,6 @@ Choice choice_of(std::string& value, std::vector<std::string> names) {
   return result;
 }
 
-std::string tasks_text(unsigned tasks) {
-  if (tasks == for_all) return "all";
-  std::string text;
-  for (RecipeTask task : {RecipeTask::translate, RecipeTask::lines, RecipeTask::blocks, RecipeTask::images})
-    if (tasks & task_bit(task)) text += (text.empty() ? "" : ", ") + std::string(name_of(task));
-  return text;
-}
-
 }  // namespace
 
 const char* name_of(RecipeTask task) {
@@ -151,7 +143,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& recipe) {
       {"", "title", &recipe.title, "what this run makes, in one line"},
 
       {"data", "task", task, "translate: pairs of lines, encoder-decoder. lines: one sequence a line, decoder. blocks: running text, decoder. images: idx files, encoder over patches with a classifier", for_all, true},
-      {"data", "train", &data.train, "training files, plain, .gz or .xz: source and target (translate with format files), images and labels (images), else one", for_all, true},
+      {"data", "train", &data.train, "training files, plain, .gz or .xz (if the file is not there, it is looked for with or without that ending): source and target (translate with format files), images and labels (images), else one", for_all, true},
       {"data", "valid", &data.valid, "validation files, likewise; without them items of the training files are held out", for_all},
       {"data", "format", format, "files: line n of the one belongs to line n of the other. tsv: two columns of one file. in_out: lines `IN: source OUT: target` of one file", for_translate},
       {"data", "source_column", &data.source_column, "column of the source, from 0 (format tsv)", for_translate, false, 0, 999},
@@ -171,7 +163,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& recipe) {
       {"data", "rotation", &data.rotation, "training images are turned by up to so many degrees each way", for_images, false, 0, 180},
 
       {"tokenizer", "kind", choice_of(tokenizer.kind, {"sentencepiece", "character", "byte"}), "sentencepiece (trained on the training files), character (those of the training files), byte", for_text},
-      {"tokenizer", "file", &tokenizer.file, "an existing tokenizer folder or .model file; the other keys of this section then count nothing", for_text},
+      {"tokenizer", "file", &tokenizer.file, "an existing tokenizer folder or .model file, found like the data files; the other keys of this section then count nothing", for_text},
       {"tokenizer", "vocabulary", &tokenizer.vocabulary, "tokens, specials and bytes included (sentencepiece)", for_text, false, 8, 1000000},
       {"tokenizer", "algorithm", choice_of(tokenizer.algorithm, {"unigram", "bpe"}), "how pieces are found (sentencepiece)", for_text},
       {"tokenizer", "coverage", &tokenizer.coverage, "share of the text's characters that become pieces (sentencepiece)", for_text, false, 0.98, 1},
@@ -240,7 +232,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& recipe) {
       {"train", "weight_decay", &train.weight_decay, "above 0: AdamW (Loshchilov and Hutter 2019), on matrices and embeddings", for_all, false, 0, 10},
       {"train", "clip", &train.clip, "largest norm of all gradients together; 0: no limit", for_all, false, 0, 1e9},
       {"train", "label_smoothing", &train.label_smoothing, "probability spread over the whole vocabulary (Szegedy et al. 2016)", for_all, false, 0, 0.9},
-      {"train", "validate_every", &train.validate_every, "steps; 0: after every epoch", for_all, false, 0, 1e9},
+      {"train", "validate_every", &train.validate_every, "steps; 0: after every epoch (blocks have none and need a number)", for_all, false, 0, 1e9},
       {"train", "save_every", &train.save_every, "steps between checkpoints beside those of the validations; 0: none", for_all, false, 0, 1e9},
       {"train", "log_every", &train.log_every, "steps between two lines of train.jsonl", for_all, false, 1, 1e9},
       {"train", "patience", &train.patience, "validations without a better one before the run ends; 0: never", for_all, false, 0, 1e6},
@@ -254,22 +246,40 @@ std::vector<RecipeKey> recipe_keys(Recipe& recipe) {
   };
 }
 
-std::string describe_recipe_keys() {
+std::vector<RecipeKeyText> list_recipe_keys() {
   Recipe fresh;
   fresh.model.encoder.emplace();
   fresh.model.decoder.emplace();
+  std::vector<RecipeKeyText> list;
+  for (const RecipeKey& key : recipe_keys(fresh)) {
+    RecipeKeyText text;
+    text.key = key.path();
+    const std::string range = range_text(key);
+    text.value = std::visit(TypeText{}, key.target) + (range.empty() ? "" : ", " + range);
+    if (!key.required) text.standard = std::visit(DefaultText{}, key.target);
+    for (RecipeTask task : {RecipeTask::translate, RecipeTask::lines, RecipeTask::blocks, RecipeTask::images})
+      if (key.tasks & task_bit(task)) text.tasks.emplace_back(name_of(task));
+    text.meaning = key.help;
+    list.push_back(std::move(text));
+  }
+  return list;
+}
+
+std::string describe_recipe_keys() {
   std::ostringstream out;
   std::string section = "?";
-  for (const RecipeKey& key : recipe_keys(fresh)) {
-    if (key.section != section) {
-      section = key.section;
+  for (const RecipeKeyText& key : list_recipe_keys()) {
+    const std::size_t dot = key.key.find('.');
+    const std::string begin = dot == std::string::npos ? "" : key.key.substr(0, dot);
+    if (begin != section) {
+      section = begin;
       out << (section.empty() ? "### Before the first section" : "\n### `[" + section + "]`") << "\n\n"
           << "| key | value | default | tasks | meaning |\n| --- | --- | --- | --- | --- |\n";
     }
-    const std::string range = range_text(key);
-    out << "| `" << key.name << "` | " << std::visit(TypeText{}, key.target) << (range.empty() ? "" : ", " + range) << " | "
-        << (key.required ? "required" : std::visit(DefaultText{}, key.target)) << " | " << tasks_text(key.tasks) << " | "
-        << key.help << " |\n";
+    std::string tasks;
+    for (const std::string& task : key.tasks) tasks += (tasks.empty() ? "" : ", ") + task;
+    out << "| `" << key.key.substr(dot == std::string::npos ? 0 : dot + 1) << "` | " << key.value << " | "
+        << (key.standard.empty() ? "required" : key.standard) << " | " << (key.tasks.size() == 4 ? "all" : tasks) << " | " << key.meaning << " |\n";
   }
   return out.str();
 }

@@ -6,10 +6,12 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 #include <sstream>
 #include <utility>
 
 #include "attend/error.h"
+#include "core/names.h"
 
 namespace attend {
 namespace {
@@ -26,7 +28,13 @@ auto guarded(const fs::path& path, Function&& function) {
   try {
     return function();
   } catch (const fs::filesystem_error& error) {
-    throw Error(ErrorKind::file, path.string(), error.code().message(), "check permissions and free space; finished checkpoints are whole");
+    const std::error_code code = error.code();
+    const bool taken = code == std::errc::file_exists || code == std::errc::not_a_directory || code == std::errc::is_a_directory;
+    const bool full = code == std::errc::no_space_on_device || code == std::errc::file_too_large;
+    throw Error(ErrorKind::file, path.string(), code.message(),
+                taken  ? "something else of this name lies there: choose another folder, or move it away"
+                : full ? "make room; finished checkpoints are whole"
+                       : "check that the folder can be made and written; finished checkpoints are whole");
   }
 }
 
@@ -144,7 +152,7 @@ RunState run_state_from_json(const std::string& text, const std::string& source)
       throw Error(ErrorKind::format, source, join("step ", state.step, ", epoch ", state.epoch, ", batch ", state.next_batch, " is no place in a run"));
     return state;
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorKind::format, source, join("the state of the run cannot be read: ", error.what()), "resume from another checkpoint, or start afresh");
+    throw Error(ErrorKind::format, source, join("the state of the run cannot be read: ", json_reason(error)), "resume from another checkpoint, or start afresh");
   }
 }
 
@@ -153,7 +161,37 @@ RunFolder::RunFolder(fs::path folder) : folder_(std::move(folder)) {
   lock_.emplace(folder_);
 }
 
-bool RunFolder::holds_checkpoint() const { return fs::exists(folder_ / "last"); }
+std::optional<fs::path> newest_checkpoint(const fs::path& run_folder) {
+  const auto whole = [](const fs::path& folder) {
+    for (const char* name : {"config.json", "model.safetensors", "state.safetensors"})
+      if (!fs::is_regular_file(folder / name)) return false;
+    return true;
+  };
+  return guarded(run_folder, [&]() -> std::optional<fs::path> {
+    std::optional<fs::path> newest;
+    std::error_code absent;
+    for (const fs::directory_entry& entry : fs::directory_iterator(run_folder / "checkpoints", absent)) {
+      const std::string name = entry.path().filename();
+      // Names sort as steps do: all have as many digits, unless one is longer.
+      const auto later = [&](const std::string& other) { return name.size() != other.size() ? name.size() > other.size() : name > other; };
+      if (name.starts_with("step-") && !name.ends_with(".partial") && whole(entry.path()) && (!newest || later(newest->filename())))
+        newest = entry.path();
+    }
+    if (!newest && whole(run_folder / "last")) newest = run_folder / "last";
+    return newest;
+  });
+}
+
+bool holds_run(const fs::path& run_folder) {
+  return guarded(run_folder, [&] {
+    for (const char* name : {"last", "best", "final"})
+      if (fs::exists(run_folder / name / "model.safetensors")) return true;
+    std::error_code absent;
+    for (const fs::directory_entry& entry : fs::directory_iterator(run_folder / "checkpoints", absent))
+      if (fs::exists(entry.path() / "model.safetensors")) return true;
+    return false;
+  });
+}
 
 void RunFolder::check_clearable() const {
   guarded(folder_, [&] {
@@ -188,7 +226,24 @@ void RunFolder::save(const Model& model, const Tokenizer* tokenizer, const Task&
   tidy(state);
 }
 
+// Where the links of a run were followed in copying it, they are folders: the checkpoint itself if that was not copied too,
+// else a second copy of it.
+void RunFolder::adopt(const std::string& name, std::int64_t step) {
+  const fs::path place = folder_ / name;
+  guarded(place, [&] {
+    if (!fs::is_directory(fs::symlink_status(place))) return;
+    if (fs::exists(checkpoint(step) / "model.safetensors")) {
+      fs::remove_all(place);
+    } else {
+      fs::create_directories(folder_ / "checkpoints");
+      fs::rename(place, checkpoint(step));
+    }
+  });
+}
+
 void RunFolder::tidy(const RunState& state) {
+  adopt("last", state.step);
+  if (state.best) adopt("best", state.best->step);
   // `last` before `best`: whatever `last` points to knows which one is the best.
   link("last", checkpoint(state.step));
   std::set<fs::path> kept{checkpoint(state.step)};

@@ -36,12 +36,15 @@ struct RunState {
 std::string to_json(const RunState& state);
 RunState run_state_from_json(const std::string& text, const std::string& source);
 
+// The checkpoint that a run can go on from: that of the highest step that has its state, under checkpoints/ or, in a folder
+// copied with its links followed, under `last`. None if there is none.
+std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run_folder);
+
 class RunFolder {
  public:
   // Makes the folder if absent and locks it. Throws Error(file) if another training holds it.
   explicit RunFolder(std::filesystem::path folder);
 
-  bool holds_checkpoint() const;              // of an earlier run
   // Error(file) if files of the names a run uses lie here that no run wrote.
   void check_clearable() const;
   // Removes what an earlier run wrote, after check_clearable().
@@ -53,7 +56,7 @@ class RunFolder {
   // Writes checkpoints/step-N under a temporary name, renames it, then moves the links and removes what nothing points
   // to any more: a kill between any two of these leaves a whole checkpoint behind `last`.
   void save(const Model& model, const Tokenizer* tokenizer, const Task& task, const Learner& learner, const RunState& state);
-  // Links and checkpoints as `state` says: after a kill in the middle of save().
+  // Links and checkpoints as `state` says: after a kill in the middle of save(), or in a copy of a run.
   void tidy(const RunState& state);
 
   // A model folder of this name, written aside and renamed.
@@ -66,6 +69,8 @@ class RunFolder {
   std::vector<std::string> cut_log(std::int64_t step);
 
  private:
+  void adopt(const std::string& name, std::int64_t step);
+
   std::filesystem::path folder_;
   std::optional<FolderLock> lock_;
   std::ofstream log_;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -12,6 +13,8 @@
 #include "attend/threads.h"
 #include "attend/translate.h"
 #include "attend/version.h"
+#include "core/memory.h"
+#include "core/names.h"
 #include "train/data.h"
 #include "train/learner.h"
 #include "train/recipe_keys.h"
@@ -83,7 +86,7 @@ RunRecord read_record(const fs::path& file) {
     if (json.contains("steps")) record.steps = json["steps"].get<std::int64_t>();
     return record;
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorKind::format, file.string(), join("cannot be read: ", error.what()), "name the recipe");
+    throw Error(ErrorKind::format, file.string(), join("cannot be read: ", json_reason(error)), "name the recipe");
   }
 }
 
@@ -127,10 +130,18 @@ class Run {
       : options_(with_record(options)), recipe_(with_overrides(recipe, options_)) {}
 
   TrainPlan plan_only() {
-    data_ = read_train_data(recipe_, options_.data_folder, nullptr, [this](std::string_view phase) { observer().on_phase(phase); });
-    model_.emplace(model_config(recipe_, data_), stream_seed(recipe_.train.seed, Purpose::parameters));
-    lay_out();
+    const auto phase = [this](std::string_view text) { observer().on_phase(text); };
+    if (options_.resume) (void)read_checkpoint(phase);
+    else data_ = read_train_data(recipe_, options_.data_folder, nullptr, phase);
+    lay_out(model_config(recipe_, data_));
+    check_memory();
+    plan_.resumed_at = state_.step;
     return plan_;
+  }
+
+  std::string memory_needed() const {
+    if (plan_.parameters == 0) return "there is not enough for the data";
+    return join("there is not enough: the run has ", plan_.parameters, " parameters and needs about ", plan_.process_bytes >> 20, " MiB");
   }
 
   TrainResult train() {
@@ -188,16 +199,18 @@ class Run {
       resume(phase);
       return;
     }
-    if (folder_->holds_checkpoint() && !options_.overwrite)
+    if (holds_run(options_.run_folder) && !options_.overwrite)
       throw Error(ErrorKind::argument, options_.run_folder.string(), "the folder already holds a run",
                   "resume it, choose another folder, or allow it to be overwritten");
     folder_->check_clearable();
     data_ = read_train_data(recipe_, options_.data_folder, nullptr, phase);
-    model_.emplace(model_config(recipe_, data_), stream_seed(recipe_.train.seed, Purpose::parameters));
+    const TransformerConfig config = model_config(recipe_, data_);
+    lay_out(config);
+    check_memory();
+    model_.emplace(config, stream_seed(recipe_.train.seed, Purpose::parameters));
     learner_.emplace(*model_, recipe_.train);
     state_.data_fingerprint = data_.fingerprint();
     state_.settings = settings_of(recipe_);
-    lay_out();
     state_.total = plan_.steps;
     // The old run goes only now that recipe, data and tokenizer are known to be good.
     folder_->clear();
@@ -212,32 +225,70 @@ class Run {
     write_file(folder_->path("recipe.toml"), recipe_.text);
   }
 
+  // State, data and model of the newest checkpoint. Writes nothing.
   template <typename Phase>
-  void resume(const Phase& phase) {
-    const fs::path last = folder_->path("last");
-    if (!fs::exists(last))
-      throw Error(ErrorKind::file, options_.run_folder.string(), "there is no checkpoint to resume from", "start the run without resuming");
+  ModelFolder read_checkpoint(const Phase& phase) {
+    if (!fs::exists(options_.run_folder)) refuse_resume("there is no such folder", "start the run without resuming");
+    const std::optional<fs::path> newest = newest_checkpoint(options_.run_folder);
+    if (!newest && holds_run(options_.run_folder))
+      refuse_resume("there is no checkpoint to resume from, only models without the state of a run", "start a new run in another folder");
+    if (!newest) refuse_resume("there is no checkpoint to resume from", "start the run without resuming");
     phase("reading the checkpoint");
-    const SafetensorsFile moments(last / "state.safetensors");
-    const auto text = moments.metadata().find("state");
-    if (text == moments.metadata().end())
-      throw Error(ErrorKind::format, moments.source(), "holds no state of a run", "resume from another checkpoint, or start afresh");
-    state_ = run_state_from_json(text->second, moments.source());
+    moments_.emplace(opened(*newest));
+    const auto text = moments_->metadata().find("state");
+    if (text == moments_->metadata().end())
+      throw Error(ErrorKind::format, moments_->source(), "holds no state of a run", "start a new run");
+    state_ = run_state_from_json(text->second, moments_->source());
     check_settings();
-    ModelFolder checkpoint = load_model_folder(last);
+    ModelFolder checkpoint = loaded(*newest);
     data_ = read_train_data(recipe_, options_.data_folder, checkpoint.target, phase);
     if (data_.fingerprint() != state_.data_fingerprint)
       throw Error(ErrorKind::config, options_.run_folder.string(), "the data are not those that the run began with",
                   "put the old files back, or start a new run");
-    TransformerConfig wanted = model_config(recipe_, data_);
-    if (!(checkpoint.model.config() == wanted))
-      throw Error(ErrorKind::config, (last / "config.json").string(), "the checkpoint's model is not the recipe's", "start a new run");
+    if (!(checkpoint.model.config() == model_config(recipe_, data_)))
+      throw Error(ErrorKind::config, (*newest / "config.json").string(), "the checkpoint's model is not the recipe's", "start a new run");
+    return checkpoint;
+  }
+
+  [[noreturn]] void refuse_resume(const std::string& what, const std::string& advice) const {
+    throw Error(ErrorKind::file, options_.run_folder.string(), what, advice);
+  }
+
+  // A damaged file of one's own run cannot be got again from anywhere.
+  template <typename Read>
+  auto told_as_own(const fs::path& checkpoint, Read&& read) const {
+    try {
+      return read();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::format && error.kind() != ErrorKind::config) throw;
+      std::string others;
+      std::error_code absent;
+      for (const fs::directory_entry& entry : fs::directory_iterator(options_.run_folder / "checkpoints", absent))
+        if (entry.path().filename() != fs::weakly_canonical(checkpoint).filename() && fs::exists(entry.path() / "model.safetensors"))
+          others += (others.empty() ? "" : ", ") + entry.path().string();
+      throw Error(error.kind(), error.where(), error.what_happened(),
+                  others.empty() ? "the checkpoint is damaged, and there is no older one: start a new run"
+                                 : "the newest checkpoint is damaged; models of older ones can be used, not resumed: " + others);
+    }
+  }
+  SafetensorsFile opened(const fs::path& checkpoint) const {
+    return told_as_own(checkpoint, [&] { return SafetensorsFile(checkpoint / "state.safetensors"); });
+  }
+  ModelFolder loaded(const fs::path& checkpoint) const {
+    return told_as_own(checkpoint, [&] { return load_model_folder(checkpoint); });
+  }
+
+  template <typename Phase>
+  void resume(const Phase& phase) {
+    ModelFolder checkpoint = read_checkpoint(phase);
+    lay_out(checkpoint.model.config());
+    check_memory();
     model_.emplace(std::move(checkpoint.model));
     learner_.emplace(*model_, recipe_.train);
-    learner_->restore_moments(moments);
+    learner_->restore_moments(*moments_);
+    moments_.reset();
     state_.settings = settings_of(recipe_);
     saved_step_ = state_.step;
-    lay_out();
     check_total();
     folder_->tidy(state_);
     record();
@@ -275,7 +326,7 @@ class Run {
   }
 
   // Items in batches, the number of steps, the memory.
-  void lay_out() {
+  void lay_out(const TransformerConfig& config) {
     const TrainRecipe& train = recipe_.train;
     if (sequences()) {
       lengths_ = lengths_of(data_.train);
@@ -313,9 +364,26 @@ class Run {
     plan_.skipped_empty = data_.skipped_empty;
     plan_.replaced = data_.replaced;
     if (data_.tokenizer) plan_.source_vocabulary = plan_.target_vocabulary = data_.tokenizer->size();
-    plan_.parameters = model_->parameter_count();
+    plan_.parameters = parameter_count(config);
     // Value, gradient, two moments, and the two layouts of a matrix for its products.
-    plan_.peak_bytes = plan_.parameters * 6 * static_cast<std::int64_t>(sizeof(float)) + training_memory(model_->config(), encoder_rows, decoder_rows);
+    const std::int64_t parameters = plan_.parameters * 6 * static_cast<std::int64_t>(sizeof(float));
+    const std::int64_t batch = training_memory(config, encoder_rows, decoder_rows);
+    plan_.peak_bytes = parameters + batch;
+    // Freed buffers are kept by size: where batches differ in size, about as much again lies ready (measured 1.7 times the
+    // largest batch for the translator's recipe); where all are alike, only sizes are rounded up.
+    const ResidentBytes resident = resident_bytes();
+    plan_.process_bytes = std::max(resident.most, resident.now + parameters + (sequences() ? 2 * batch : batch + batch / 4));
+  }
+
+  // What can never fit is refused before minutes are spent on filling memory. Estimates are not enough for that: only
+  // value, gradient and moments count, which are certain.
+  void check_memory() const {
+    const std::int64_t certain = plan_.parameters * 4 * static_cast<std::int64_t>(sizeof(float)), there = most_memory();
+    if (certain > there)
+      throw Error(ErrorKind::config, "memory",
+                  join("training ", plan_.parameters, " parameters takes ", certain >> 20, " MiB for them, their gradients and Adam's moments alone, and this process can have ",
+                       there >> 20, " MiB"),
+                  "make the model smaller");
   }
 
   std::int64_t steps_of_epoch(std::int64_t epoch) const {
@@ -380,7 +448,7 @@ class Run {
     for (std::size_t i = 0; i < batches.size(); ++i)
       sums += learner_->backward(batches[i], 1.0f / static_cast<float>(labels), stream_seed(train.seed, Purpose::dropout, static_cast<std::uint64_t>(step), i));
     const double rate = learning_rate(train, step, plan_.steps);
-    if (!std::isfinite(sums.smoothed)) refuse_number(step, rate, join("the loss is ", sums.smoothed));
+    if (!std::isfinite(sums.smoothed)) refuse_number(step, rate, std::isnan(sums.smoothed) ? "the loss is not a number" : "the loss is infinite");
     const double norm = learner_->gradient_norm();
     if (!std::isfinite(norm)) {
       const std::string name = learner_->broken_gradient();
@@ -402,7 +470,7 @@ class Run {
 
   [[noreturn]] void refuse_number(std::int64_t step, double rate, const std::string& what) const {
     throw Error(ErrorKind::numeric, join("training step ", step), what,
-                join("lower train.rate (it is ", rate, " here), lengthen train.warmup or lower train.clip",
+                join("lower train.rate (", recipe_.train.rate, rate == recipe_.train.rate ? "" : join("; ", rate, " at this step"), "), lengthen train.warmup or lower train.clip",
                      saved_step_ >= 0 ? join("; the checkpoint of step ", saved_step_, " is whole") : std::string()));
   }
 
@@ -480,7 +548,7 @@ class Run {
     report.loss = sums.mean();
     report.token_accuracy = static_cast<double>(sums.correct) / static_cast<double>(std::max<std::int64_t>(1, sums.labels));
     if (!std::isfinite(report.loss))
-      throw Error(ErrorKind::numeric, join("validation after step ", state_.step), join("the loss is ", report.loss), "lower train.rate or lengthen train.warmup");
+      throw Error(ErrorKind::numeric, join("validation after step ", state_.step), "the loss is not a finite number", "lower train.rate or lengthen train.warmup");
     if (decode) add_decoded(model, report);
     report.seconds = seconds_since(begin);
     return report;
@@ -580,7 +648,8 @@ class Run {
                              {"train_tokens", plan_.train_tokens},
                              {"valid_items", plan_.valid_items},
                              {"steps", plan_.steps},
-                             {"peak_bytes", plan_.peak_bytes}}
+                             {"peak_bytes", plan_.peak_bytes},
+                             {"process_bytes", plan_.process_bytes}}
                             .dump());
   }
 
@@ -615,6 +684,9 @@ class Run {
       result.last = state_.last;
       result.best = state_.best;
     }
+    // Gradients and moments have done their work: what follows needs room for models beside that of the run.
+    learner_.reset();
+    release_kept_memory();
     const bool mean_wanted = recipe_.train.average > 0 && !state_.average_steps.empty();
     if (!mean_wanted) {
       save_final(load_model(folder_->checkpoint(state_.best->step)));
@@ -642,6 +714,7 @@ class Run {
   const TrainOptions options_;
   const Recipe recipe_;
   std::optional<RunFolder> folder_;
+  std::optional<SafetensorsFile> moments_;  // of the checkpoint, until the learner has them
   TrainData data_;
   std::optional<Model> model_;
   std::optional<Learner> learner_;
@@ -658,7 +731,14 @@ class Run {
 
 }  // namespace
 
-TrainResult train(const Recipe& recipe, const TrainOptions& options) { return Run(recipe, options).train(); }
+TrainResult train(const Recipe& recipe, const TrainOptions& options) {
+  Run run(recipe, options);
+  try {
+    return run.train();
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorKind::config, "memory", run.memory_needed(), "make the model or the batches smaller (train.batch_tokens, train.batch_items)");
+  }
+}
 
 TrainPlan plan_training(const Recipe& recipe, const TrainOptions& options) { return Run(recipe, options).plan_only(); }
 

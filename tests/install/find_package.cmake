@@ -20,6 +20,8 @@ must("run the example" bash -c
 if(NOT output MATCHES "我喜欢学习中文。 -> [A-Z].* <- ")
   message(FATAL_ERROR "the example printed: ${output}")
 endif()
+must("complete a word with the installed script" bash -c
+  "source '${work}/prefix/share/bash-completion/completions/attend'; COMP_WORDS=(attend transl); COMP_CWORD=1; _attend; [[ $COMPREPLY == translate ]]")
 must("run the installed program" ${work}/prefix/bin/attend translate ${work}/line.txt)
 if(NOT output MATCHES "^[A-Z]")
   message(FATAL_ERROR "the installed program printed: ${output}")

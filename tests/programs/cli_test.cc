@@ -1,5 +1,7 @@
 // The command line as a user types it: what it prints, where, and with which exit code.
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -80,7 +82,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 TEST_F(Cli, HelpNamesEveryCommandAndGivesExamples) {
   const Result help = run("--help");
   EXPECT_EQ(help.code, 0);
-  for (const char* command : {"train", "translate", "generate", "score", "eval", "tokenize", "describe", "bench", "completion", "version", "explore"}) {
+  for (const char* command : {"train", "translate", "generate", "score", "eval", "tokenize", "describe", "bench", "completion", "version"}) {
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
     const Result one = run(std::string(command) + " --help");
     EXPECT_EQ(one.code, 0) << command;
@@ -89,14 +91,60 @@ TEST_F(Cli, HelpNamesEveryCommandAndGivesExamples) {
   EXPECT_NE(help.out.find("Examples"), std::string::npos);
 }
 
+TEST_F(Cli, HelpOfEveryCommandTellsItsOwnOptionsFromThoseOfAll) {
+  const auto count = [](const std::string& text, const std::string& part) {
+    int times = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++times;
+    return times;
+  };
+  for (const char* command : {"train", "translate", "score", "bench", "bench attention", "bench training", "bench translation", "version"}) {
+    const Result help = run(std::string(command) + " --help");
+    EXPECT_EQ(count(help.out, "Options of every command"), 1) << command << ": " << help.out;
+    EXPECT_EQ(count(help.out, "--threads N, --seed N"), 1) << command << ": " << help.out;
+    EXPECT_EQ(help.out.find("attend generate"), std::string::npos) << "examples of others under " << command << ": " << help.out;
+    EXPECT_EQ(help.out.find("... ..."), std::string::npos) << "one argument shown as many: " << help.out;
+  }
+  EXPECT_NE(run("bench attention --help").out.find("attend bench attention"), std::string::npos);
+}
+
 TEST_F(Cli, WrongCallsEndWithTwoAndSayWhatIsPossible) {
   for (const char* wrong : {"translate --nonsense", "frobnicate", "train", "eval --hypotheses x", "translate --strategy fastest",
-                            "translate --threads 0", "translate --threads 9999", "translate --threads two"}) {
+                            "translate --threads 0", "translate --threads 9999", "translate --threads two", "version --seed -1",
+                            "version --seed 99999999999999999999999", "train --resume --overwrite -o runs/none", "train x.toml --steps 0",
+                            "bench attention --only nope", "translate --top-k 5", "translate --n-best 9", "translate --n-best 2 --strategy greedy",
+                            "generate --beam-size 3", "translate --min-length 5 --max-length 2"}) {
     const Result result = run(wrong);
     EXPECT_EQ(result.code, 2) << wrong << ": " << result.err;
     EXPECT_TRUE(result.err.starts_with("attend: ")) << result.err;
     EXPECT_TRUE(result.out.empty()) << wrong;
   }
+}
+
+TEST_F(Cli, MessagesUseTheWordsOfTheCommandLine) {
+  const auto expect = [&](const std::string& arguments, const std::string& part, const std::string& input = "") {
+    const Result result = run(arguments, input);
+    EXPECT_NE(result.code, 0) << arguments;
+    EXPECT_NE(result.err.find(part), std::string::npos) << arguments << ": " << result.err;
+    EXPECT_EQ(result.err.find("json.exception"), std::string::npos) << result.err;
+  };
+  expect("translat x", "unknown command 'translat'; did you mean translate?");
+  expect("bench atention", "unknown command 'atention'; did you mean attention?");
+  expect("translate --show-atention", "unknown option '--show-atention'; did you mean --show-attention?");
+  expect("train x.toml --steps 0", "'0' is too small: at least 1");
+  expect("version --seed -1", "'-1' is no whole number from 0");
+  expect("translate --n-best 9", "add --beam-size 9");
+  expect("translate --temperature 2", "add --strategy sample");
+  expect("bench attention --only nope", "self_1024");
+  expect("generate '\xff'", "--replace-invalid");
+  expect("translate --prefix '\xff'", "--replace-invalid", "a\n");
+  const std::string longer = std::string(5000, 'a') + "\n";
+  const fs::path file = write("long.txt", longer), one = write("one.txt", "a\n");
+  expect("translate", "--longest-line", longer);
+  expect("eval --hypotheses " + file.string() + " --references " + one.string(), "--longest-line");
+  expect("score " + file.string() + " " + one.string(), "--longest-line");
+  expect("score " + write("empty.txt", "\n").string() + " " + one.string(), "--skip-empty");
+  expect("translate", "\\x00\\x00", std::string(5000, '\0'));
+  expect("translate", "the limit is 4096", std::string(5000, '\0'));
 }
 
 TEST_F(Cli, VersionIsJsonOnRequest) {
@@ -111,6 +159,36 @@ TEST_F(Cli, CompletionScriptsParseInBash) {
   write("completion.sh", result.out);
   EXPECT_EQ(std::system(("bash -n '" + path("completion.sh").string() + "'").c_str()), 0);
   EXPECT_NE(result.out.find("--show-attention"), std::string::npos);
+  const auto completed = [&](const std::string& words) {
+    const std::string script = "source '" + path("completion.sh").string() + "'; COMP_WORDS=(attend " + words +
+                               "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _attend; printf '%s\\n' \"${COMPREPLY[@]}\"";
+    write("complete.sh", script);
+    EXPECT_EQ(std::system(("bash '" + path("complete.sh").string() + "' > '" + path("completed").string() + "' 2>&1").c_str()), 0);
+    return lines_of(contents(path("completed")));
+  };
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(completed("transl"), Words{"translate"});
+  EXPECT_EQ(completed("translate --sh"), Words{"--show-attention"});
+  EXPECT_EQ(completed("--threads 1 translate --sh"), Words{"--show-attention"});
+  EXPECT_EQ(completed("translate --hel"), Words{"--help"}) << "once";
+  EXPECT_EQ(completed("translate --strategy gr"), Words{"greedy"});
+  EXPECT_EQ(completed("translate --model tat"), Words{"tatoeba-zh-en"});
+  EXPECT_EQ(completed("describe tang"), Words{"tang-quatrains"});
+  EXPECT_EQ(completed("bench att"), Words{"attention"});
+  EXPECT_EQ(completed("bench attention --on"), Words{"--only"});
+  EXPECT_EQ(completed("bench attention --pass forw"), Words{"forward"});
+  EXPECT_EQ(completed("completion fi"), Words{"fish"});
+  EXPECT_EQ(completed("train '" + path("completion.").string() + "'"), Words{path("completion.sh").string()});
+}
+
+TEST_F(Cli, VersionAndHelpAreFoundWhereTheyAreLookedFor) {
+  EXPECT_TRUE(run("--version").out.starts_with("attend "));
+  EXPECT_EQ(run("help bench attention").out, run("bench attention --help").out);
+  EXPECT_EQ(run("help").out, run("--help").out);
+  const Result unknown = run("help translat");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_NE(unknown.err.find("did you mean translate?"), std::string::npos) << unknown.err;
+  EXPECT_FALSE(Json::parse(run("version --json").out)["instruction_sets"].empty());
 }
 
 // ---- Translation with the model that ships ----------------------------------------------------------------------------
@@ -158,6 +236,61 @@ TEST_F(Cli, NBestAndForcedPrefix) {
   const Result forced = run("translate --prefix 'She '", "我喜欢你。\n");
   ASSERT_EQ(forced.code, 0) << forced.err;
   EXPECT_TRUE(forced.out.starts_with("She ")) << forced.out;
+}
+
+TEST_F(Cli, ShownAttentionKeepsTheOtherOptions) {
+  const Result result = run("translate --show-attention --n-best 2 --scores", "我喜欢你。\n");
+  ASSERT_EQ(result.code, 0) << result.err;
+  int translations = 0;
+  for (const std::string& line : lines_of(result.out)) translations += line.starts_with("en  -") && line.find('\t') != std::string::npos;
+  EXPECT_EQ(translations, 2) << result.out;
+}
+
+TEST_F(Cli, SeveralFilesAreToldApart) {
+  std::string endless;
+  for (int i = 0; i < 600; ++i) endless += "tea and ";
+  const fs::path first = write("first.txt", "I like you.\n"), second = write("second.txt", "I like you.\n" + endless + "\n");
+  const std::string both = first.string() + " " + second.string();
+  const Result longer = run("translate --longest-line 100000 " + both);
+  EXPECT_EQ(longer.code, 1);
+  EXPECT_NE(longer.err.find(second.string() + ":2: has "), std::string::npos) << longer.err;
+  const Result scored = run("score --skip-empty --longest-line 100000 " + write("s", "\na\n" + endless + "\n").string() + " " + write("t", "\na\nb\n").string());
+  EXPECT_NE(scored.err.find(path("s").string() + ":3: has "), std::string::npos) << scored.err;
+  const Result json = run("translate --json --beam-size 1 " + first.string() + " " + first.string());
+  ASSERT_EQ(json.code, 0) << json.err;
+  for (const std::string& line : lines_of(json.out)) EXPECT_EQ(Json::parse(line)["file"], first.string());
+  EXPECT_FALSE(Json::parse(run("translate --json --beam-size 1", "I like you.\n").out).contains("file"));
+  const Result missing = run("translate " + first.string() + " no-such-file");
+  EXPECT_EQ(missing.code, 1);
+  EXPECT_EQ(missing.out, "") << "told before the first file is translated";
+}
+
+// A program that writes a line into a pipe and waits for the answer gets it.
+TEST_F(Cli, AnswersLineByLineThroughPipes) {
+  int to[2], from[2];
+  ASSERT_EQ(::pipe(to) + ::pipe(from), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(to[0], 0);
+    ::dup2(from[1], 1);
+    for (const int end : {to[0], to[1], from[0], from[1]}) ::close(end);
+    ::execl(ATTEND_PROGRAM, "attend", "tokenize", nullptr);
+    ::_exit(127);
+  }
+  ::close(to[0]);
+  ::close(from[1]);
+  for (const std::string line : {"I like you.\n", "Me, too.\n"}) {
+    ASSERT_EQ(::write(to[1], line.data(), line.size()), static_cast<ssize_t>(line.size()));
+    pollfd answer{from[0], POLLIN, 0};
+    ASSERT_EQ(::poll(&answer, 1, 60000), 1) << "no answer to " << line;
+    char text[4096];
+    EXPECT_GT(::read(from[0], text, sizeof(text)), 0);
+  }
+  ::close(to[1]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  ::close(from[0]);
 }
 
 TEST_F(Cli, BadTextIsRefusedByFileAndLine) {
@@ -247,6 +380,16 @@ TEST_F(Cli, DescribesModelsSitesAndRecipeKeys) {
   EXPECT_EQ(described["kind"], "encoder-decoder");
   EXPECT_NE(std::find(described["sites"].begin(), described["sites"].end(), "decoder.0.cross.weights"), described["sites"].end());
   EXPECT_NE(run("describe --recipe-keys").out.find("label_smoothing"), std::string::npos);
+  bool found = false;
+  for (const std::string& line : lines_of(run("describe --recipe-keys --json").out)) {
+    const Json key = Json::parse(line);
+    if (key["key"] != "train.rate") continue;
+    found = true;
+    EXPECT_TRUE(key["default"].is_null());
+    EXPECT_EQ(key["tasks"].size(), 4u);
+  }
+  EXPECT_TRUE(found);
+  EXPECT_EQ(Json::parse(run("describe --json -m tang-quatrains").out)["kind"], "decoder");
   const Result missing = run("describe no-such-model");
   EXPECT_EQ(missing.code, 1);
   EXPECT_NE(missing.err.find("tatoeba-zh-en"), std::string::npos) << "names what ships: " << missing.err;
@@ -295,7 +438,7 @@ TEST_F(Cli, CtrlCSavesAndResumeGoesOn) {
   ::kill(child, SIGINT);
   int status = 0;
   ::waitpid(child, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 130) << "a script must not go on as if the model were made";
   const Json last = Json::parse(lines_of(contents(fs::path(folder) / "train.jsonl")).back());
   EXPECT_EQ(last["event"], "end");
   EXPECT_EQ(last["how"], "stopped");
@@ -320,7 +463,7 @@ TEST_F(Cli, ResumesACosineWithItsOverridesAndNoRecipe) {
   ::kill(child, SIGINT);
   int status = 0;
   ::waitpid(child, &status, 0);
-  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << contents(errors);
+  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 130) << contents(errors);
   EXPECT_NE(contents(errors).find("attend: stopping "), std::string::npos) << contents(errors);
   const std::string advice = "attend train --resume --output " + folder;
   EXPECT_NE(contents(errors).find("attend: saved; go on with: " + advice), std::string::npos) << contents(errors);
@@ -336,6 +479,110 @@ TEST_F(Cli, ResumesACosineWithItsOverridesAndNoRecipe) {
   for (const char* model : {"last", "final"})
     EXPECT_EQ(contents(path("whole") / model / "model.safetensors"), contents(fs::path(folder) / model / "model.safetensors")) << model;
   EXPECT_EQ(run("train --resume").code, 2);
+}
+
+// Only --overwrite removes models, and a copy of a run can be gone on with.
+TEST_F(Cli, RunsWithoutTheirLinksAreRunsStill) {
+  const fs::path recipe = tiny_recipe();
+  const std::string whole = path("whole").string();
+  ASSERT_EQ(run("train " + recipe.string() + " --steps 40 -o " + whole).code, 0);
+  const auto copy = [&](const char* name, const char* how) {
+    EXPECT_EQ(std::system(("cp " + std::string(how) + " '" + whole + "' '" + path(name).string() + "'").c_str()), 0);
+    return path(name);
+  };
+  const fs::path bare = copy("bare", "-r"), followed = copy("followed", "-rL"), finished = copy("finished", "-r");
+  for (const char* link : {"last", "best"}) fs::remove(bare / link), fs::remove(finished / link);
+  fs::remove_all(finished / "checkpoints");
+  for (const fs::path& folder : {bare, finished}) {
+    const std::string model = contents(folder / "final" / "model.safetensors");
+    const Result refused = run("train " + recipe.string() + " --steps 20 -o " + folder.string());
+    EXPECT_EQ(refused.code, 2) << refused.err;
+    EXPECT_NE(refused.err.find("--overwrite"), std::string::npos) << refused.err;
+    EXPECT_EQ(contents(folder / "final" / "model.safetensors"), model);
+  }
+  const Result nothing = run("train --resume -o " + finished.string());
+  EXPECT_EQ(nothing.code, 1);
+  EXPECT_EQ(nothing.err.find("start the run without resuming"), std::string::npos) << nothing.err;
+
+  ASSERT_EQ(run("train " + recipe.string() + " --steps 60 -o " + path("straight").string()).code, 0);
+  for (const fs::path& folder : {bare, followed}) {
+    const Result planned = run("train --resume --plan --json --steps 60 -o " + folder.string());
+    ASSERT_EQ(planned.code, 0) << planned.err;
+    EXPECT_EQ(Json::parse(planned.out)["resumed_at"], 40);
+    const Result resumed = run("train --resume --steps 60 -o " + folder.string());
+    ASSERT_EQ(resumed.code, 0) << resumed.err;
+    EXPECT_TRUE(fs::is_symlink(fs::symlink_status(folder / "last")));
+    EXPECT_EQ(contents(folder / "last" / "model.safetensors"), contents(path("straight") / "last" / "model.safetensors"));
+  }
+
+  // Damage in one's own run: no advice to fetch it again.
+  fs::resize_file(bare / "last" / "model.safetensors", 100);
+  const Result damaged = run("train --resume --steps 80 -o " + bare.string());
+  EXPECT_EQ(damaged.code, 1);
+  EXPECT_EQ(damaged.err.find("get it again"), std::string::npos) << damaged.err;
+}
+
+TEST_F(Cli, ABlockedSizeOfFilesIsToldLikeAFullDisk) {
+  const fs::path recipe = tiny_recipe();
+  const std::string script = "ulimit -f 8; exec '" + std::string(ATTEND_PROGRAM) + "' train '" + recipe.string() + "' -o '" + path("run").string() +
+                             "' > /dev/null 2> /dev/null";
+  const int status = std::system(("bash -c \"" + script + "\"").c_str());
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
+}
+
+// Packed as the recipe says or not; where the estimate of memory is shown, that of the whole process is.
+TEST_F(Cli, DataAreFoundUnpackedToo) {
+  const fs::path recipe = tiny_recipe();
+  std::string text = contents(recipe);
+  text.replace(text.find("names.txt"), 9, "names.txt.gz");
+  write("tiny.toml", text);
+  const Result planned = run("train --plan " + recipe.string());
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  EXPECT_NE(planned.err.find("names.txt.gz is not there: reading names.txt"), std::string::npos) << planned.err;
+  const Json plan = Json::parse(run("train --plan --json " + recipe.string()).out);
+  EXPECT_GT(plan["process_bytes"], plan["peak_bytes"].get<std::int64_t>() + (std::int64_t{1} << 20));
+  fs::remove(path("names.txt"));
+  EXPECT_NE(run("train --plan " + recipe.string()).err.find("names.txt.gz"), std::string::npos);
+}
+
+// The estimate of memory is for those who size a container: it is held against what the process really took.
+TEST_F(Cli, TellsTheMemoryOfTheWholeProcess) {
+  const fs::path recipe = tiny_recipe();
+  const std::string folder = path("run").string();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::freopen("/dev/null", "w", stderr);
+    std::freopen("/dev/null", "w", stdout);
+    ::execl(ATTEND_PROGRAM, "attend", "train", recipe.c_str(), "-o", folder.c_str(), nullptr);
+    ::_exit(127);
+  }
+  int status = 0;
+  rusage used{};
+  ASSERT_EQ(::wait4(child, &status, 0, &used), child);
+  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  const double taken = 1024.0 * static_cast<double>(used.ru_maxrss);
+  const double told = Json::parse(lines_of(contents(fs::path(folder) / "train.jsonl")).front())["process_bytes"].get<double>();
+  EXPECT_GT(told / taken, 0.7) << told << " told, " << taken << " taken";
+  EXPECT_LT(told / taken, 1.5) << told << " told, " << taken << " taken";
+}
+
+TEST_F(Cli, SaysWhenAModelHasNoRoomForMore) {
+  const fs::path recipe = tiny_recipe();
+  ASSERT_EQ(run("train " + recipe.string() + " -o " + path("run").string()).code, 0);
+  const std::string model = " -m " + (path("run") / "final").string();
+  const Result cut = run("generate --strategy greedy --min-length 50 --max-length 60" + model);
+  EXPECT_EQ(cut.code, 0) << cut.err;
+  EXPECT_NE(cut.err.find("12 positions"), std::string::npos) << cut.err;
+  EXPECT_EQ(run("generate --strategy greedy --max-length 5" + model).err, "");
+}
+
+TEST_F(Cli, RecipesSayWhatMessagesAdvise) {
+  const fs::path recipe = tiny_recipe();
+  write("names.txt", "anna\n\xff\n");
+  const Result result = run("train " + recipe.string() + " -o " + path("none").string());
+  EXPECT_EQ(result.code, 1);
+  EXPECT_NE(result.err.find("data.replace_invalid"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("--"), std::string::npos) << result.err;
 }
 
 TEST_F(Cli, BadRecipesNameFileLineAndNearestKey) {

@@ -516,6 +516,24 @@ TEST_F(TrainRunTest, FullDiskLeavesThePreviousCheckpoint) {
   EXPECT_EQ(weights_of(at("run") / "last"), weights_of(at("whole") / "last"));
 }
 
+// The plan of a model that fits no machine is there at once, and training it is refused with figures, not tried.
+TEST_F(TrainRunTest, HugeModelsAreRefusedBeforeTheyAreMade) {
+  std::string text = copy_recipe;
+  const auto set = [&](const std::string& key, const std::string& value) {
+    const std::size_t begin = text.find(key + " = ");
+    text.replace(begin, text.find('\n', begin) - begin, key + " = " + value);
+  };
+  set("width", "8192");
+  set("inner_width", "1048576");
+  const Recipe made = recipe(text + "steps = 30\n");
+  for (const Error& error : {error_of([&] { (void)plan_training(made, options("run")); }), error_of([&] { (void)train(made, options("run")); })}) {
+    EXPECT_EQ(error.kind(), ErrorKind::config);
+    expect_in("parameters", error.what());
+    expect_in("MiB", error.what());
+  }
+  EXPECT_FALSE(fs::exists(at("run") / "run.json"));
+}
+
 TEST_F(TrainRunTest, PlanWritesNothing) {
   const Recipe made = recipe(copy_recipe + "epochs = 2\n");
   const TrainPlan plan = plan_training(made, options("run"));

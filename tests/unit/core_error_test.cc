@@ -23,6 +23,17 @@ TEST(Error, SaysWhereWhatAndWhatToDo) {
   EXPECT_EQ(error.advice(), "query heads must be a multiple of key heads");
 }
 
+TEST(Error, ShowsControlCharactersInsteadOfSendingThem) {
+  const Error error(ErrorKind::file, std::string("a\0b", 3), "\x1B[31m\x7F and \xC2\x9B" "c, but \xC3\xA9 and\ta\nline");
+  EXPECT_STREQ(error.what(), "a\\x00b: \\x1B[31m\\x7F and \\x9Bc, but \xC3\xA9 and\ta\nline");
+  EXPECT_EQ(error.where().size(), 3u);
+}
+
+TEST(Error, CountsThings) {
+  EXPECT_EQ(counted(1, "line"), "1 line");
+  EXPECT_EQ(counted(0, "file"), "0 files");
+}
+
 TEST(Error, LeavesOutAnEmptyAdvice) {
   const Error error(ErrorKind::file, "a.txt", "is empty");
   EXPECT_STREQ(error.what(), "a.txt: is empty");

@@ -6,6 +6,7 @@
 
 #include "attend/config.h"
 #include "attend/error.h"
+#include "attend/model.h"
 #include "model/json_fields.h"
 
 namespace attend {
@@ -61,6 +62,27 @@ TEST(Config, AcceptsEveryFamily) {
   t5.shared_embeddings = true;
   t5.positions = PositionKind::relative_bias;
   EXPECT_NO_THROW(t5.check());
+}
+
+// The count made from the config alone against the parameters that are made.
+TEST(Config, CountsParametersWithoutMakingThem) {
+  std::vector<TransformerConfig> configs{encoder_decoder()};
+  const auto with = [&](const std::function<void(TransformerConfig&)>& change) {
+    configs.push_back(encoder_decoder());
+    change(configs.back());
+  };
+  with([](auto& c) { c.decoder->vocabulary = 50, c.shared_embeddings = c.tied_logits = true; });
+  with([](auto& c) { c.encoder.reset(), c.positions = PositionKind::learned, c.logits_bias = true, c.gated = true; });
+  with([](auto& c) { c.query_key_value_bias = c.attention_output_bias = c.feed_forward_bias = c.norm_bias = false; });
+  with([](auto& c) { c.encoder.reset(), c.norm = NormKind::rms, c.norm_bias = false, c.key_heads = 2, c.head_dim = 12, c.positions = PositionKind::rotary; });
+  with([](auto& c) { c.positions = PositionKind::relative_bias, c.encoder->embedding_norm = true, c.decoder->final_norm = false; });
+  with([](auto& c) {
+    c.decoder.reset();
+    c.encoder = StackConfig{2, 0, 49, false, true, false, true};
+    c.classes = 10;
+    c.pooling = Pooling::class_token;
+  });
+  for (const TransformerConfig& config : configs) EXPECT_EQ(parameter_count(config), Model(config).parameter_count()) << to_json(config);
 }
 
 TEST(Config, NamesTheFieldThatContradicts) {

@@ -276,7 +276,7 @@ TEST_F(Translating, WhatDoesNotFitIsRefused) {
   task.target_tags["zh"] = "<2fr>";
   expect_error(ErrorKind::config, "\"<2fr>\"", make(tokenizer, tokenizer, task));
   const Model decoder(rotary_decoder(261).config, 1);
-  expect_error(ErrorKind::config, "not an encoder-decoder",
+  expect_error(ErrorKind::config, "a decoder alone",
                [&] { Translator(decoder, tokenizer, tokenizer, translate_task()); });
   expect_error(ErrorKind::config, "not a decoder alone", [&] { TextGenerator(model, tokenizer, {}); });
   expect_error(ErrorKind::config, "259 tokens", [&] { TextGenerator(decoder, byte_tokenizer(), {}); });

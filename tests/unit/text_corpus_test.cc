@@ -45,7 +45,7 @@ TEST(Corpus, LineEndsAndByteOrderMark) {
 TEST(Corpus, InvalidUtf8NamesFileLineAndByte) {
   const TextFiles files;
   const auto path = files.put("bad.txt", "good\nalso \xE4\xBD\xA0 \xC3(\n");
-  expect_error(ErrorKind::text, {"bad.txt:2", "byte 10", "0xC3", "UTF-8", "--replace-invalid"}, [&] { read_lines(path); });
+  expect_error(ErrorKind::text, {"bad.txt:2", "byte 10", "0xC3", "UTF-8", "with replace_invalid"}, [&] { read_lines(path); });
   ReadOptions options;
   options.replace_invalid = true;
   const Lines lines = read_lines(path, options);
@@ -53,6 +53,47 @@ TEST(Corpus, InvalidUtf8NamesFileLineAndByte) {
   EXPECT_EQ(lines.report.replaced, 1);
   expect_error(ErrorKind::text, {"utf16.txt:1", "UTF-16"},
                [&] { read_lines(files.put("utf16.txt", std::string("\xFF\xFE" "a\0\n\0", 6))); });
+  // Such bytes further on are no mark, and a caller may have names of its own for its choices, or none.
+  options.replace_invalid = false;
+  options.names.replace_invalid = "--or-so";
+  const auto stray = files.put("stray.txt", "good\n\xFF\xFE\n");
+  expect_error(ErrorKind::text, {"stray.txt:2", "with --or-so"}, [&] { read_lines(stray, options); });
+  options.names.replace_invalid = "";
+  try {
+    read_lines(stray, options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).find("UTF-16"), std::string::npos) << error.what();
+    EXPECT_EQ(error.advice(), "convert the file to UTF-8");
+  }
+}
+
+// A pipe to which lines come one after the other: what has not come yet is not waited for.
+TEST(Corpus, KnowsWhetherALineIsThere) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const auto send = [&](const std::string& text) { ASSERT_EQ(::write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size())); };
+  send("one\ntwo\nthr");
+  LineReader reader("/dev/fd/" + std::to_string(ends[0]));
+  std::string line;
+  EXPECT_TRUE(reader.ready());
+  EXPECT_TRUE(reader.next(line));
+  EXPECT_TRUE(reader.ready());
+  EXPECT_TRUE(reader.next(line));
+  EXPECT_EQ(line, "two");
+  EXPECT_FALSE(reader.ready()) << "half a line";
+  send("ee\n");
+  EXPECT_TRUE(reader.ready());
+  EXPECT_TRUE(reader.next(line));
+  EXPECT_EQ(line, "three");
+  EXPECT_FALSE(reader.ready());
+  ::close(ends[1]);
+  EXPECT_TRUE(reader.ready()) << "the end";
+  EXPECT_FALSE(reader.next(line));
+  ::close(ends[0]);
+  const TextFiles files;
+  LineReader packed(files.put("packed.gz", gzipped("a\nb\n")));
+  EXPECT_TRUE(packed.ready());
 }
 
 TEST(Corpus, LongLinesAreRefusedExactlyAboveTheLimit) {
@@ -153,7 +194,7 @@ TEST(Corpus, UnequalLineCountsNameBothAndTheFirstLineAlone) {
 TEST(Corpus, EmptySidesOfPairs) {
   const TextFiles files;
   const auto source = files.put("s", "a\n \nc\n\n"), target = files.put("t", "A\nB\n\n\n");
-  expect_error(ErrorKind::text, {"s:2", "this side", "--skip-empty"}, [&] { read_parallel(source, target); });
+  expect_error(ErrorKind::text, {"s:2", "this side", "with skip_empty"}, [&] { read_parallel(source, target); });
   ReadOptions skip;
   skip.skip_empty = true;
   const ParallelCorpus corpus = read_parallel(source, target, skip);

@@ -145,6 +145,18 @@ TEST_F(TrainDataTest, BrokenIdxFilesAreRefused) {
   EXPECT_EQ(error_of([&] { (void)read_images(at("images"), at("labels")); }).kind(), ErrorKind::format);
   write_text(at("images"), idx(3, {3, 1, 1}, "123"));
   expect_in("2 labels", error_of([&] { (void)read_images(at("images"), at("labels")); }).what());
+  // More patches than the model has positions: told from the recipe, not by the model in the middle of a run.
+  write_text(at("images"), idx(3, {2, 4, 4}, std::string(32, 'x')));
+  write_text(at("labels"), idx(1, {2}, std::string(2, '\0')));
+  const auto read_with = [&](const std::string& model) {
+    const Recipe made = recipe("[data]\ntask = \"images\"\ntrain = [\"images\", \"labels\"]\nvalid_lines = 1\npatch = 2\n"
+                               "[model]\nencoder_layers = 1\nwidth = 16\nheads = 2\ninner_width = 16\npositions = \"learned\"\n" + model +
+                               "\n[train]\nsteps = 1\nbatch_items = 1\nrate = 0.1\n");
+    (void)read_train_data(made, {}, nullptr, silent);
+  };
+  expect_in("give at least 4", error_of([&] { read_with("pooling = \"mean\"\nmax_positions = 3"); }).what());
+  expect_in("give at least 5", error_of([&] { read_with("pooling = \"class_token\"\nclass_token = true\nmax_positions = 4"); }).what());
+  EXPECT_NO_THROW(read_with("pooling = \"mean\"\nmax_positions = 4"));
   write_text(at("images"), "hello");
   expect_in("is not an idx file", error_of([&] { (void)read_images(at("images"), at("labels")); }).what());
 }

@@ -77,7 +77,7 @@ TEST(TrainRecipe, WrongTypeAndRangeNameTheLine) {
   expect_in("model.width is a text; it must be an integer", type.what());
   expect_in("it must be an integer", refusal(with("width = 32", "width = 32.5")).what());
   expect_in("from 0 to 0.95", refusal(with("width = 32", "width = 32\ndropout = 1.5")).what());
-  expect_in("it must be a number", refusal(with("rate = 0.001", "rate = nan")).what());
+  expect_in("it must be a finite number", refusal(with("rate = 0.001", "rate = nan")).what());
   expect_in("did you mean \"rotary\"?", refusal(with("width = 32", "width = 32\npositions = \"rotery\"")).what());
 }
 
