@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "attend/fingerprint.h"
 #include "attend/model.h"
 #include "attend/tokenizer.h"
 
@@ -74,10 +75,6 @@ void save_model_folder(const std::filesystem::path& folder, const Model& model, 
 // The model whose every parameter is the mean of those of the given model folders (Vaswani et al. 2017, section 6.1), summed
 // in double. Throws Error(config) if their configs differ.
 Model average_weights(std::span<const std::filesystem::path> folders);
-
-// 16 hexadecimal digits of a hash of config and parameters: equal for models that compute the same from the same numbers,
-// the same on every machine.
-std::string fingerprint(const Model& model);
 
 // A model from somebody else's safetensors file. `table` is JSON:
 //   "config"      our config.json

@@ -99,10 +99,12 @@ struct DecodeOptions {
   std::function<bool(const TokenEvent&)> on_token;
   // Beam search: called on the caller's thread after every step of every input.
   std::function<void(const BeamEvent&)> on_beam;
-  // Sees all passes, with the index of the input as number of each item (RunOptions::item_numbers).
-  Probe* probe = nullptr;
   // Asked before every step; `true` ends the call with Error(cancelled).
   std::function<bool()> cancelled;
+
+  // Reads or changes what is computed: sources as they are encoded, keys and values as they are shared, every step. It
+  // knows an input by DecodeInput::item, and beams and samples by that of their input. Null: no probe, and the fastest.
+  Probe* probe = nullptr;
 };
 
 struct DecodeInput {
@@ -112,6 +114,7 @@ struct DecodeInput {
   // Sampling: which random stream of the seed it draws from; -1: its index in the call. A long list given in several
   // calls draws as in one if its inputs are numbered.
   std::int64_t number = -1;
+  std::int64_t item = -1;            // what a probe knows it by; -1: its index in the call
 };
 
 struct Hypothesis {
@@ -137,9 +140,10 @@ struct ScoreInput {
   std::vector<std::int32_t> ids;
   std::int64_t given = 1;  // ids at the front that are not judged, >= 1 (bos, or a prompt)
 };
-// One log-probability for ids[given], ids[given + 1], ... of each input. Errors as generate().
+// One log-probability for ids[given], ids[given + 1], ... of each input. Errors as generate(). A probe knows an input by
+// its index.
 std::vector<std::vector<float>> score(const Model& model, std::span<const ScoreInput> inputs,
-                                      std::int64_t batch_size = 48);
+                                      std::int64_t batch_size = 48, Probe* probe = nullptr);
 
 // Cuts a list of items into batches of at most batch_size, longest first, so that a batch holds like lengths: each
 // batch lists indices of items; equal lengths stay in order.
@@ -164,7 +168,8 @@ class Session {
   };
 
   explicit Session(const Model& model, std::uint64_t seed = 1);
-  Session(const Model& model, std::span<const std::int32_t> source, std::uint64_t seed = 1);  // runs the encoder
+  // Runs the encoder, with the probe of the options, if any.
+  Session(const Model& model, std::span<const std::int32_t> source, std::uint64_t seed = 1, const RunOptions& options = {});
   Session(const Model& model, const State& state);
   ~Session();
   Session(const Session&);

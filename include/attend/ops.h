@@ -65,11 +65,10 @@ Tensor replace_where(const Tensor& x, const Tensor& other, std::shared_ptr<const
 // ---- Norms and softmax, row by row ------------------------------------------------------------------------------------
 Tensor layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, float epsilon);  // bias may be undefined
 Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon);
-// What the norms divide a row by, [rows, 1]: sqrt(variance + epsilon), for RMSNorm sqrt(mean square + epsilon). Not
-// differentiable.
+// What the norms divide a row by, [rows, 1]: sqrt(variance + epsilon), for RMSNorm sqrt(mean square + epsilon).
 Tensor norm_deviations(const Tensor& x, bool centred, float epsilon);
 // (x - mean) / deviation * gain + bias, for RMSNorm x / deviation * gain (centred false, no bias), with deviations
-// [rows, 1] that are given: linear in x. Deviations receive no gradient.
+// [rows, 1] that are given: linear in x where they do not depend on it.
 Tensor norm_by(const Tensor& x, const Tensor& deviations, const Tensor& gain, const Tensor& bias, bool centred);
 Tensor softmax(const Tensor& x);
 Tensor log_softmax(const Tensor& x);

@@ -31,8 +31,8 @@ enum class Point {
   input,
   output,
   // of self, cross and feed_forward
-  deviation,     // [rows, 1]: what the sublayer's norm divides each row by. A replaced one is taken as given: the norm is
-                 // then linear in its rows, also to the tape
+  deviation,     // [rows, 1]: what the sublayer's norm divides each row by. Where one is replaced, the norm is linear in
+                 // that row, also to the tape
   // of self and cross
   normed,        // what the projections read
   query, key, value,               // after projection, before rotation

@@ -4,22 +4,15 @@
 #include <cmath>
 #include <utility>
 
+#include "core/hash.h"
 #include "model/kv_cache.h"
 
 namespace attend {
 namespace {
 
-// splitmix64 (Steele, Lea, Flood 2014): spreads a small counter over all bits.
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
-
 std::uint64_t next_seed(StackRun& run) {
   const std::uint64_t stack = run.stack.kind == StackKind::encoder ? 0 : std::uint64_t{1} << 32;
-  return mix(run.options.dropout_seed ^ mix(stack + run.dropouts++));
+  return mix_bits(run.options.dropout_seed ^ mix_bits(stack + run.dropouts++));
 }
 
 float probability(const StackRun& run, double of_config) { return run.options.dropout ? static_cast<float>(of_config) : 0.0f; }
@@ -31,12 +24,14 @@ Tensor normalize(const StackRun& run, const Site& deviation, const NormParts& no
   const auto epsilon = static_cast<float>(config.norm_epsilon);
   const bool rms = config.norm == NormKind::rms;
   if (run.options.probe && run.options.probe->wants(deviation)) {
-    const Tensor own = norm_deviations(x, !rms, epsilon);
-    Tensor deviations = own.clone();
+    // Rows whose deviation is left as it was still depend on their own: the tape follows both ways.
+    Tensor deviations = norm_deviations(x, !rms, epsilon);
     const std::uint64_t storage = deviations.storage_number();
+    const std::vector<float> own = deviations.to_vector();
     visit_site(run.options, deviation, run.offsets, run.first_positions, deviations);
-    if (deviations.storage_number() != storage || deviations.to_vector() != own.to_vector())
-      return norm_by(x, deviations, norm.gain, norm.bias, !rms);
+    const bool replaced = deviations.storage_number() != storage;
+    if (replaced || deviations.to_vector() != own)
+      return norm_by(x, replaced ? deviations : deviations.clone(), norm.gain, norm.bias, !rms);
   }
   return rms ? rms_norm(x, norm.gain, epsilon) : layer_norm(x, norm.gain, norm.bias, epsilon);
 }

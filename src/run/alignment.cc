@@ -96,21 +96,26 @@ class AlignmentReader : public Probe {
 }  // namespace
 
 std::vector<std::vector<float>> align(const Model& model, std::span<const AlignmentInput> inputs,
-                                      const AlignmentOptions& options, std::int64_t batch_size) {
+                                      const AlignmentOptions& options, std::int64_t batch_size, Probe* probe) {
   const NoGradientScope no_gradients;
   AlignmentReader reader(chosen_heads(model.config(), options));
-  RunOptions run;
-  run.probe = &reader;
+  ProbeList both({&reader});
+  if (probe != nullptr) both = ProbeList({probe, &reader});
+  RunOptions encoding, run;
+  encoding.probe = probe;
+  run.probe = &both;
   std::vector<std::vector<float>> results(inputs.size());
   std::vector<std::int64_t> lengths;
   for (const AlignmentInput& input : inputs) lengths.push_back(static_cast<std::int64_t>(input.target.size()));
   for (const auto& batch : batches_by_length(lengths, batch_size)) {
     TokenBatch sources, tokens;
+    std::vector<std::int64_t> items;
     std::vector<std::vector<float>*> targets;
     std::vector<std::vector<std::int64_t>> rows;
     for (const std::int64_t i : batch) {
       const AlignmentInput& input = inputs[static_cast<std::size_t>(i)];
       sources.append(input.source);
+      items.push_back(input.item);
       std::vector<std::int32_t> reading(input.prompt.begin(), input.prompt.end());
       reading.insert(reading.end(), input.target.begin(), input.target.end() - 1);
       tokens.append(reading);
@@ -123,7 +128,8 @@ std::vector<std::vector<float>> align(const Model& model, std::span<const Alignm
         row.push_back(std::min(before + t + (options.after ? 1 : 0), last));
     }
     reader.expect(std::move(targets), std::move(rows));
-    const States memory = model.encode(sources);
+    encoding.item_numbers = run.item_numbers = items;
+    const States memory = model.encode(sources, encoding);
     model.decode(tokens, &memory, run);
   }
   return results;

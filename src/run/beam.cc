@@ -29,7 +29,7 @@ struct Extension {
 
 // The search for one input.
 struct Search {
-  std::int64_t input = 0, limit = 0;
+  std::int64_t input = 0, item = 0, limit = 0;
   std::vector<Beam> beams;
   std::vector<Hypothesis> ended;
   bool done = false;
@@ -61,7 +61,7 @@ class BeamGenerator {
     if (admission_.empty() || active > options_.batch_size / 2) return;
     for (Start& start : admission_.admit(std::max<std::int64_t>(1, options_.batch_size - active))) {
       const auto& prefix = inputs_[static_cast<std::size_t>(start.input)].prefix;
-      Search search{start.input, start.limit, {}, {}};
+      Search search{start.input, start.item, start.limit, {}, {}};
       search.beams.push_back({std::move(start.cache), std::move(start.reading), {}, 1, 0, {}});
       search.beams.back().result.ids = prefix;
       search.beams.back().judged += static_cast<std::int64_t>(prefix.size());
@@ -75,7 +75,7 @@ class BeamGenerator {
     std::int64_t logits_rows = 0;
     for (Search& search : searches_) {
       for (Beam& beam : search.beams) {
-        batch_.add(search.input, beam.cache, beam.reading, beam.judged);
+        batch_.add(beam.cache, beam.reading, beam.judged, search.item);
         logits_rows += beam.judged;
         beam.logits_row = logits_rows - 1;
         beams_.emplace_back(&search, &beam);

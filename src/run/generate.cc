@@ -16,7 +16,7 @@ namespace {
 
 // One sequence being written.
 struct Row {
-  std::int64_t input = 0, sample = 0, limit = 0;
+  std::int64_t input = 0, item = 0, sample = 0, limit = 0;
   KvCache cache;
   std::vector<std::int32_t> reading;  // what the next step reads
   Random random;
@@ -60,7 +60,7 @@ class RowGenerator {
     if (admission_.empty() || active > places / 2) return;
     for (Start& start : admission_.admit(std::max<std::int64_t>(1, (places - active) / options_.n_best))) {
       const auto& prefix = inputs_[static_cast<std::size_t>(start.input)].prefix;
-      Row row{start.input, 0, start.limit, std::move(start.cache), std::move(start.reading), Random(0), {}};
+      Row row{start.input, start.item, 0, start.limit, std::move(start.cache), std::move(start.reading), Random(0), {}};
       row.result.ids = prefix;
       if (options_.scores) row.judged += static_cast<std::int64_t>(prefix.size());
       rows_.push_back(std::move(row));
@@ -72,7 +72,7 @@ class RowGenerator {
     batch_.clear();
     std::int64_t logits_rows = 0;
     for (Row& row : rows_) {
-      batch_.add(row.input, row.cache, row.reading, row.judged);
+      batch_.add(row.cache, row.reading, row.judged, row.item);
       logits_rows += row.judged;
       row.logits_row = logits_rows - 1;
     }

@@ -10,16 +10,16 @@
 namespace attend {
 
 struct Session::Parts {
-  Parts(const Model& model_of, std::vector<std::int32_t> source_of, std::uint64_t seed)
-      : model(&model_of), cache(make_cache(model_of, source_of)), source(std::move(source_of)), random(seed) {}
+  Parts(const Model& model_of, std::vector<std::int32_t> source_of, std::uint64_t seed, const RunOptions& options)
+      : model(&model_of), cache(make_cache(model_of, source_of, options)), source(std::move(source_of)), random(seed) {}
 
-  static KvCache make_cache(const Model& model, std::span<const std::int32_t> source) {
+  static KvCache make_cache(const Model& model, std::span<const std::int32_t> source, const RunOptions& options) {
     check_source(model, source, "session");
     if (!model.config().encoder) return KvCache(model);
     const NoGradientScope no_gradients;
     TokenBatch batch;
     batch.append(source);
-    return KvCache(model, model.share_memory(model.encode(batch)), 0);
+    return KvCache(model, model.share_memory(model.encode(batch, options), options), 0);
   }
 
   const Model* model;
@@ -31,8 +31,8 @@ struct Session::Parts {
 };
 
 Session::Session(const Model& model, std::uint64_t seed) : Session(model, std::span<const std::int32_t>{}, seed) {}
-Session::Session(const Model& model, std::span<const std::int32_t> source, std::uint64_t seed)
-    : parts_(std::make_unique<Parts>(model, std::vector<std::int32_t>(source.begin(), source.end()), seed)) {}
+Session::Session(const Model& model, std::span<const std::int32_t> source, std::uint64_t seed, const RunOptions& options)
+    : parts_(std::make_unique<Parts>(model, std::vector<std::int32_t>(source.begin(), source.end()), seed, options)) {}
 
 Session::Session(const Model& model, const State& state) : Session(model, state.source, state.seed) {
   parts_->random = Random(state.seed, state.drawn);
@@ -79,9 +79,10 @@ std::span<const float> Session::feed(std::span<const std::int32_t> ids, const Ru
   TokenBatch batch;
   batch.append(ids);
   KvCache* const caches[] = {&parts.cache};
+  const std::int64_t before[] = {length()};
   const States states = parts.model->decode_cached(batch, caches, options);
   // With a probe, the logits of all rows pass their site.
-  Tensor logits = options.probe ? parts.model->logits(states.rows, options).row_range(count - 1, 1)
+  Tensor logits = options.probe ? parts.model->logits(states, options, before).row_range(count - 1, 1)
                                 : parts.model->logits(states.rows.row_range(count - 1, 1));
   parts.logits = std::move(logits);
   parts.ids.insert(parts.ids.end(), ids.begin(), ids.end());

@@ -15,36 +15,35 @@ void StepBatch::clear() {
   tokens_.ids.clear();
   tokens_.offsets.assign(1, 0);
   caches_.clear();
-  inputs_.clear();
-  judged_.clear();
   judged_rows_.clear();
+  judged_offsets_.assign(1, 0);
+  items_.clear();
   rows_ = 0;
 }
 
-void StepBatch::add(std::int64_t input, KvCache& cache, std::span<const std::int32_t> ids, std::int64_t judged) {
+void StepBatch::add(KvCache& cache, std::span<const std::int32_t> ids, std::int64_t judged, std::int64_t item) {
   tokens_.append(ids);
   caches_.push_back(&cache);
-  inputs_.push_back(input);
-  judged_.push_back(judged);
   for (std::int64_t row = tokens_.rows() - judged; row < tokens_.rows(); ++row) judged_rows_.push_back(row);
   rows_ += judged;
+  judged_offsets_.push_back(rows_);
+  items_.push_back(item);
 }
 
 Tensor StepBatch::run() {
-  RunOptions options;
-  options.probe = probe_;
-  options.item_numbers = inputs_;
-  const States states = model_.decode_cached(tokens_, caches_, options);
-  const Tensor rows = rows_ == tokens_.rows() ? states.rows : select_rows(states.rows, judged_rows_);
-  if (!probe_) return model_.logits(rows);
-  // The probe is told whose the rows are and where they stand.
-  States judged{rows, {0}};
-  std::vector<std::int64_t> first_positions;
-  for (std::size_t item = 0; item < caches_.size(); ++item) {
-    judged.offsets.push_back(judged.offsets.back() + judged_[item]);
-    first_positions.push_back(caches_[item]->length() - judged_[item]);
+  if (probe_ != nullptr) {
+    RunOptions options;
+    options.probe = probe_;
+    options.item_numbers = items_;
+    const States states = model_.decode_cached(tokens_, caches_, options);
+    std::vector<std::int64_t> first_positions;
+    for (std::size_t item = 0; item < caches_.size(); ++item)
+      first_positions.push_back(caches_[item]->length() - (judged_offsets_[item + 1] - judged_offsets_[item]));
+    return model_.logits(States{select_rows(states.rows, judged_rows_), judged_offsets_}, options, first_positions);
   }
-  return model_.logits(judged, options, first_positions);
+  const States states = model_.decode_cached(tokens_, caches_);
+  if (rows_ == tokens_.rows()) return model_.logits(states.rows);
+  return model_.logits(select_rows(states.rows, judged_rows_));
 }
 
 Admission::Admission(const Model& model, std::span<const DecodeInput> inputs, const DecodeOptions& options)
@@ -98,12 +97,20 @@ std::vector<Start> Admission::admit(std::int64_t most) {
   const std::size_t end = std::min(order_.size(), next_ + static_cast<std::size_t>(std::max<std::int64_t>(most, 0)));
   if (next_ == end) return starts;
   std::shared_ptr<const CrossMemory> memory;
+  const auto item_of = [&](std::size_t i) {
+    const std::int64_t item = inputs_[static_cast<std::size_t>(order_[i])].item;
+    return item < 0 ? order_[i] : item;
+  };
   if (model_.config().encoder) {
     TokenBatch sources;
-    for (std::size_t i = next_; i < end; ++i) sources.append(inputs_[static_cast<std::size_t>(order_[i])].source);
+    std::vector<std::int64_t> items;
+    for (std::size_t i = next_; i < end; ++i) {
+      sources.append(inputs_[static_cast<std::size_t>(order_[i])].source);
+      items.push_back(item_of(i));
+    }
     RunOptions options;
     options.probe = probe_;
-    options.item_numbers = std::span(order_).subspan(next_, end - next_);
+    options.item_numbers = items;
     memory = model_.share_memory(model_.encode(sources, options), options);
   }
   starts.reserve(end - next_);
@@ -112,7 +119,7 @@ std::vector<Start> Admission::admit(std::int64_t most) {
     KvCache cache = memory ? KvCache(model_, memory, static_cast<std::int64_t>(i - next_)) : KvCache(model_);
     std::vector<std::int32_t> reading = input.prompt;
     reading.insert(reading.end(), input.prefix.begin(), input.prefix.end());
-    starts.push_back({order_[i], limits_[static_cast<std::size_t>(order_[i])], std::move(cache), std::move(reading)});
+    starts.push_back({order_[i], item_of(i), limits_[static_cast<std::size_t>(order_[i])], std::move(cache), std::move(reading)});
   }
   next_ = end;
   return starts;

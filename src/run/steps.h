@@ -14,12 +14,12 @@ namespace attend {
 // its lists keep their memory.
 class StepBatch {
  public:
-  StepBatch(const Model& model, Probe* probe) : model_(model), probe_(probe) {}
+  explicit StepBatch(const Model& model, Probe* probe = nullptr) : model_(model), probe_(probe) {}
 
   void clear();
-  // `cache` of this input reads `ids` (at least one). The last `judged` (1..ids.size()) of them get a row of logits, in
-  // order.
-  void add(std::int64_t input, KvCache& cache, std::span<const std::int32_t> ids, std::int64_t judged);
+  // `cache` reads `ids` (at least one). The last `judged` (1..ids.size()) of them get a row of logits, in order. `item` is
+  // what a probe knows the sequence by.
+  void add(KvCache& cache, std::span<const std::int32_t> ids, std::int64_t judged, std::int64_t item);
   std::int64_t rows() const { return rows_; }  // of logits
   // Logits [rows, vocabulary].
   Tensor run();
@@ -29,13 +29,14 @@ class StepBatch {
   Probe* probe_;
   TokenBatch tokens_;
   std::vector<KvCache*> caches_;
-  std::vector<std::int64_t> inputs_, judged_, judged_rows_;
+  std::vector<std::int64_t> judged_rows_, judged_offsets_, items_;
   std::int64_t rows_ = 0;
 };
 
 // One input on its way: what is common to all strategies.
 struct Start {
   std::int64_t input = 0;  // index in the call's inputs
+  std::int64_t item = 0;   // what a probe knows it by
   std::int64_t limit = 0;  // tokens to generate at most
   KvCache cache;
   std::vector<std::int32_t> reading;  // prompt and forced prefix

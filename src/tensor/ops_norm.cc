@@ -69,6 +69,19 @@ Tensor norm_deviations(const Tensor& x, bool centred, float epsilon) {
       deviations.row(row)[0] = static_cast<float>(std::sqrt(sum / static_cast<double>(width) + static_cast<double>(epsilon)));
     }
   });
+  if (Tape* tape = tape_for({&x})) {
+    tape->record(deviations, [deviations, x, centred, width](Tape& steps) {
+      const Tensor dy = steps.gradient_of_output(deviations);
+      Tensor dx = steps.gradient_of_input(x);
+      parallel_ranges(x.rows(), rows_grain(width), [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          const auto mean = static_cast<float>(centred ? mean_of(x.row(row), width) : 0);
+          const float factor = dy.row(row)[0] / (static_cast<float>(width) * deviations.at(row, 0));
+          for (std::int64_t i = 0; i < width; ++i) dx.row(row)[i] += (x.row(row)[i] - mean) * factor;
+        }
+      });
+    });
+  }
   return deviations;
 }
 
@@ -79,7 +92,7 @@ Tensor norm_by(const Tensor& x, const Tensor& deviations, const Tensor& gain, co
   if (!deviations.defined() || deviations.elements() != x.rows() || !deviations.contiguous())
     throw Error(ErrorKind::shape, "norm_by", join("deviations is ", shape_text(deviations), " and x is ", x.shape()),
                 join("deviations must be [", x.rows(), ", 1], one number a row"));
-  Tape* tape = tape_for({&x, &gain, &bias});
+  Tape* tape = tape_for({&x, &deviations, &gain, &bias});
   Tensor y = Tensor::empty(x.shape());
   const std::int64_t width = x.width();
   parallel_ranges(x.rows(), rows_grain(width), [&](std::int64_t begin, std::int64_t end, int) {
@@ -96,7 +109,7 @@ Tensor norm_by(const Tensor& x, const Tensor& deviations, const Tensor& gain, co
     tape->record(y, [output = y.place(), x, deviations, gain, bias_place = bias.place(), centred, width](Tape& steps) {
       const Tensor dy = steps.gradient_of_output(output);
       Tensor dx = steps.gradient_of_input(x), gain_gradient = steps.gradient_of_input(gain),
-             bias_gradient = steps.gradient_of_input(bias_place);
+             bias_gradient = steps.gradient_of_input(bias_place), of_deviations = steps.gradient_of_input(deviations);
       const auto mean_of_row = [&](std::int64_t row) { return static_cast<float>(centred ? mean_of(x.row(row), width) : 0); };
       if (dx.defined())
         parallel_ranges(x.rows(), rows_grain(width), [&](std::int64_t begin, std::int64_t end, int) {
@@ -109,6 +122,12 @@ Tensor norm_by(const Tensor& x, const Tensor& deviations, const Tensor& gain, co
             for (std::int64_t i = 0; i < width; ++i) dx.row(row)[i] += (slopes[i] * gain.data()[i] - mean) * inverse;
           }
         });
+      for (std::int64_t row = 0; row < x.rows() && of_deviations.defined(); ++row) {
+        const float mean = mean_of_row(row);
+        double sum = 0;
+        for (std::int64_t i = 0; i < width; ++i) sum += static_cast<double>(dy.row(row)[i]) * gain.data()[i] * (x.row(row)[i] - mean);
+        of_deviations.data()[row] -= static_cast<float>(sum / (static_cast<double>(deviations.data()[row]) * deviations.data()[row]));
+      }
       // Columns are split, rows summed in order: the same bits for any number of threads.
       std::vector<float> means(static_cast<std::size_t>(x.rows()));
       for (std::int64_t row = 0; row < x.rows(); ++row) means[static_cast<std::size_t>(row)] = mean_of_row(row);

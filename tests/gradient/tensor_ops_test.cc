@@ -289,6 +289,42 @@ TEST(NormGradient, NormByGivenDeviations) {
     }
 }
 
+TEST(NormGradient, DeviationsMakeTheNormsWhole) {
+  const double epsilon = 1e-3;
+  for (const bool centred : {true, false}) {
+    const auto mean_of = [centred](const Values& x, std::size_t r) {
+      double mean = 0;
+      for (std::size_t i = 0; i < 11 && centred; ++i) mean += x[r * 11 + i] / 11;
+      return mean;
+    };
+    const auto deviation_of = [&](const Values& x, std::size_t r) {
+      double sum = 0;
+      for (std::size_t i = 0; i < 11; ++i) sum += std::pow(x[r * 11 + i] - mean_of(x, r), 2) / 11;
+      return std::sqrt(sum + epsilon);
+    };
+    check_gradients({random_input({4, 11}, 1)}, [&](const Tensors& in) { return norm_deviations(in[0], centred, static_cast<float>(epsilon)); },
+                    [&](const Inputs& in) {
+                      Values y;
+                      for (std::size_t r = 0; r < 4; ++r) y.push_back(deviation_of(in[0], r));
+                      return y;
+                    });
+    // Deviations of the rows themselves, but for row 2, which is divided by 0.5.
+    check_gradients({random_input({4, 11}, 1), random_input({11}, 2, 0.5, 1)},
+                    [&](const Tensors& in) {
+                      const auto third = std::make_shared<const std::vector<std::uint8_t>>(std::vector<std::uint8_t>{0, 0, 1, 0});
+                      const Tensor own = norm_deviations(in[0], centred, static_cast<float>(epsilon));
+                      return norm_by(in[0], replace_where(own, Tensor::filled({4, 1}, 0.5f), third), in[1], {}, centred);
+                    },
+                    [&](const Inputs& in) {
+                      Values y;
+                      for (std::size_t r = 0; r < 4; ++r)
+                        for (std::size_t i = 0; i < 11; ++i)
+                          y.push_back((in[0][r * 11 + i] - mean_of(in[0], r)) / (r == 2 ? 0.5 : deviation_of(in[0], r)) * in[1][i]);
+                      return y;
+                    });
+  }
+}
+
 TEST(ElementwiseGradient, ReplaceWhere) {
   const auto mask = std::make_shared<const std::vector<std::uint8_t>>(std::vector<std::uint8_t>{1, 0, 0, 1, 1, 0});
   check_gradients({random_input({2, 3}, 1), random_input({2, 3}, 2)},

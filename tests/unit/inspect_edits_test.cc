@@ -1,0 +1,402 @@
+// Lists of edits: names, fields, places, contradictions, positions; what is refused, and with which words.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "attend/edits.h"
+#include "attend/error.h"
+#include "reference/random_models.h"
+
+namespace attend {
+namespace {
+
+using K = EditKind;
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+void expect_message(const std::function<void()>& action, const std::vector<std::string>& parts) {
+  const std::string message = message_of(action);
+  for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' is not in: " << message;
+}
+
+TransformerConfig translator_config() {
+  TransformerConfig config = reference::small_config();
+  config.encoder = StackConfig{.layers = 2, .vocabulary = 19};
+  config.decoder = StackConfig{.layers = 3, .vocabulary = 23, .causal = true};
+  config.key_heads = 2;
+  return config;
+}
+
+EditInput translator_input() { return {reference::random_tokens({5, 9}, 19, 1), reference::random_tokens({4, 7}, 23, 2)}; }
+
+Edits list_of(std::initializer_list<Edit> edits) {
+  Edits list;
+  for (const Edit& edit : edits) list.add(edit);
+  return list;
+}
+
+TEST(Edits, KindsHaveNames) {
+  for (int i = 0; i <= static_cast<int>(K::freeze); ++i) EXPECT_EQ(edit_kind_named(name_of(static_cast<K>(i))), static_cast<K>(i));
+  expect_message([] { edit_kind_named("forbidd"); }, {"no kind 'forbidd'", "did you mean 'forbid'?", "zero, mean, patch"});
+  expect_message([] { edit_kind_named(std::string(1000, 'x')); }, {"The kinds are"});
+}
+
+TEST(Edits, AreAListWithNamesOfTheirOwn) {
+  Edits edits;
+  expect_message([&] { edits.undo(); }, {"nothing to undo"});
+  expect_message([&] { edits.remove("x"); }, {"no edit 'x'", "none at all"});
+  edits.add({.name = "one", .kind = K::zero, .at = "decoder.0.output"});
+  edits.add({.name = "two", .kind = K::cut, .at = "decoder.0.self", .heads = {1}});
+  edits.add({.name = "three", .kind = K::forbid, .at = "decoder.0.self", .keys = {{1}}});
+  expect_message([&] { edits.add({.name = "two", .kind = K::cut, .at = "decoder.1"}); }, {"edit 'two'", "of this name already"});
+  expect_message([&] { edits.remove("thre"); }, {"no edit 'thre'", "did you mean 'three'?"});
+  EXPECT_EQ(edits.edit("two").heads, std::vector<std::int64_t>{1});
+  EXPECT_TRUE(edits.has_positions());
+  edits.remove("two");
+  ASSERT_EQ(edits.list().size(), 2u);
+  EXPECT_EQ(edits.list()[1].name, "three");
+  edits.undo();
+  ASSERT_EQ(edits.list().size(), 1u);
+  EXPECT_FALSE(edits.has_positions());
+}
+
+TEST(Edits, RefuseFieldsAndValuesTheirKindDoesNotHave) {
+  const auto refuse = [](Edit edit, const std::vector<std::string>& parts) {
+    Edits edits;
+    expect_message([&] { edits.add(edit); }, parts);
+    EXPECT_TRUE(edits.empty());
+  };
+  refuse({.name = "", .at = "decoder.0.output"}, {"the name has 0 bytes"});
+  refuse({.name = std::string(101, 'a'), .at = "decoder.0.output"}, {"the name has 101 bytes"});
+  refuse({.name = "a\nb", .at = "decoder.0.output"}, {"control character"});
+  refuse({.name = "a"}, {"edit 'a'", "no place is given"});
+  refuse({.name = "a", .kind = K::zero, .at = "decoder.0.output", .keys = {{1}}}, {"zero has no keys", "items, heads, positions"});
+  refuse({.name = "a", .kind = K::zero, .at = "decoder.0.output", .value = 2}, {"zero has no value"});
+  refuse({.name = "a", .kind = K::forbid, .at = "decoder.0.self", .texts = {{{1}, {1}, {}, {}}}}, {"forbid has no texts"});
+  refuse({.name = "a", .kind = K::freeze, .at = "decoder.0.self", .heads = {1}}, {"freeze has no heads"});
+  refuse({.name = "a", .kind = K::cut, .at = "decoder.0", .seed = 9}, {"cut has no seed"});
+  refuse({.name = "a", .kind = K::lock, .at = "decoder.0.self", .value = 1.5f}, {"value is 1.5", "between 0 and 1"});
+  refuse({.name = "a", .kind = K::lock, .at = "decoder.0.self", .value = -0.5f}, {"value is -0.5"});
+  refuse({.name = "a", .kind = K::set, .at = "decoder.0.self", .value = std::numeric_limits<float>::infinity()}, {"value is inf"});
+  refuse({.name = "a", .kind = K::add, .at = "decoder.0.self", .value = std::numeric_limits<float>::quiet_NaN()}, {"value is nan"});
+  refuse({.name = "a", .kind = K::noise, .at = "decoder.0.input"}, {"value is 0", "standard deviation"});
+  refuse({.name = "a", .kind = K::evict, .at = "decoder.0.self"}, {"no keys are given"});
+  refuse({.name = "a", .kind = K::window, .at = "decoder.0.self"}, {"size is 0"});
+  refuse({.name = "a", .kind = K::mean, .at = "decoder.0.input"}, {"no reference texts"});
+  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input"}, {"neither a text nor a model"});
+  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .texts = {{{1}, {1}, {}, {}}, {{1}, {1}, {}, {}}}}, {"2 texts are given"});
+  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .positions = {{1, 3}}, .texts = {{{1}, {1}, {}, {}}}, .from_positions = {{4}}},
+         {"one position for each of positions"});
+  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .texts = {{{1}, {1}, {}, {}}}, .from_positions = {{4}}}, {"one position for each"});
+  refuse({.name = "a", .kind = K::patch, .at = "x", .positions = {{1, PositionRange::open_end}}, .texts = {{{1}, {1}, {}, {}}}, .from_positions = {{4}}},
+         {"without open ends"});
+  refuse({.name = "a", .at = "decoder.0.output", .items = {-1}}, {"items holds -1"});
+  refuse({.name = "a", .at = "decoder.0.self.query", .heads = {2, 2}}, {"heads names 2 twice"});
+  refuse({.name = "a", .at = "decoder.0.output", .positions = {{-2}}}, {"range from -2"});
+  refuse({.name = "a", .at = "decoder.0.output", .positions = {{5, 5}}}, {"range from 5 to 5", "exclusively"});
+  refuse({.name = "a", .at = "decoder.0.output", .positions = {{1, 4}, {3, PositionRange::open_end}}}, {"positions names 3 twice"});
+}
+
+TEST(Edits, NameWhatTheModelHasWhenAPlaceDoesNotExist) {
+  const Model model(translator_config(), 3);
+  const auto refuse = [&](const Edit& edit, const std::vector<std::string>& parts) {
+    const Edits edits = list_of({edit});
+    expect_message([&] { edits.check(model); }, parts);
+  };
+  refuse({.name = "a", .kind = K::zero, .at = "decoder.7.output"},
+         {"edit 'a'", "no site of rows 'decoder.7.output'", "decoder.0.output", "encoder layers 0 to 1, decoder layers 0 to 2"});
+  refuse({.name = "a", .kind = K::zero, .at = "decoder.0.self.valeu"}, {"the nearest are decoder.0.self.value"});
+  refuse({.name = "a", .kind = K::zero, .at = "decoder.0.self.weights"}, {"no site of rows"});
+  refuse({.name = "a", .kind = K::zero, .at = "decoder.0.self.rotated_key"}, {"no site of rows"});
+  refuse({.name = "a", .kind = K::set, .at = "encoder.0.cross", .value = 1}, {"no attention 'encoder.0.cross'", "the nearest are decoder.0.cross"});
+  refuse({.name = "a", .kind = K::window, .at = "decoder.0.cross", .size = 3}, {"no self-attention 'decoder.0.cross'", "decoder.0.self"});
+  refuse({.name = "a", .kind = K::cut, .at = "decoder.0.selff"}, {"no attention, feed-forward layer or block", "decoder.0.self"});
+  refuse({.name = "a", .kind = K::freeze, .at = "decoder.5"}, {"no norm 'decoder.5'"});
+  refuse({.name = "a", .kind = K::freeze, .at = "decoder.0.self.normed"}, {"no norm", "decoder.0.self.deviation"});
+  refuse({.name = "a", .kind = K::zero, .at = "*.*.self.deviation"}, {"cannot be 0"});
+  refuse({.name = "a", .kind = K::cut, .at = "decoder.0.self", .heads = {4}}, {"no head 4", "heads run from 0 to 3"});
+  refuse({.name = "a", .kind = K::zero, .at = "decoder.0.self.key", .heads = {2}}, {"no head 2 at decoder.0.self.key", "key heads run from 0 to 1"});
+  refuse({.name = "a", .kind = K::zero, .at = "decoder.0.output", .heads = {0}}, {"decoder.0.output has none", "heads are at query"});
+  refuse({.name = "a", .kind = K::cut, .at = "decoder.0", .heads = {0}}, {"heads are named, but decoder.0 is no attention"});
+  refuse({.name = "a", .kind = K::cut, .at = "decoder.0.feed_forward", .keys = {{0}}}, {"keys are named, but decoder.0.feed_forward is no attention"});
+  list_of({{.name = "a", .kind = K::zero, .at = "*.*.self.key", .heads = {1}},
+           {.name = "b", .kind = K::add, .at = "decoder.*.cross.scores", .value = 1},
+           {.name = "c", .kind = K::freeze, .at = "decoder"}})
+      .check(model);
+}
+
+TEST(Edits, ContradictionsAreNamedInPairs) {
+  const Model model(translator_config(), 3);
+  const EditText text{{1, 2}, {3, 4}, {}, {}}, other{{1, 2}, {3, 5}, {}, {}};
+  const auto contradict = [&](const Edit& a, const Edit& b, bool expected, const char* where = "") {
+    for (const bool turned : {false, true}) {
+      const Edits edits = turned ? list_of({b, a}) : list_of({a, b});
+      const std::string message = message_of([&] { edits.check(model); });
+      if (!expected) {
+        EXPECT_EQ(message, "nothing was thrown");
+      } else {
+        EXPECT_NE(message.find(turned ? "'b'" : "'a'"), std::string::npos) << message;
+        EXPECT_NE(message.find(" and "), std::string::npos) << message;
+        EXPECT_NE(message.find(where), std::string::npos) << message;
+      }
+    }
+  };
+  const Edit set{.name = "a", .kind = K::set, .at = "decoder.1.self", .heads = {2}, .positions = {{3, 6}}, .keys = {{1, 3}}, .value = 1};
+  const auto with = [](Edit edit, const auto& change) {
+    change(edit);
+    return edit;
+  };
+  const Edit forbid{.name = "b", .kind = K::forbid, .at = "decoder.1.self", .positions = {{5}}, .keys = {{2}}};
+  contradict(set, forbid, true, "decoder.1.self.scores");
+  contradict(set, with(forbid, [](Edit& e) { e.at = "decoder.*.self"; }), true);
+  contradict(set, with(forbid, [](Edit& e) { e.at = "decoder.1.cross"; }), false);
+  contradict(set, with(forbid, [](Edit& e) { e.heads = {1}; }), false);
+  contradict(set, with(forbid, [](Edit& e) { e.positions = {{6}}; }), false);
+  contradict(set, with(forbid, [](Edit& e) { e.keys = {{3, PositionRange::open_end}}; }), false);
+  contradict(with(set, [](Edit& e) { e.items = {0}; }), with(forbid, [](Edit& e) { e.items = {1}; }), false);
+  contradict(set, {.name = "b", .kind = K::cut, .at = "decoder.1.self", .keys = {{1}}}, true);
+  contradict(set, {.name = "b", .kind = K::evict, .at = "decoder.1.self", .keys = {{1}}}, true);
+  contradict(set, {.name = "b", .kind = K::window, .at = "decoder.1.self", .size = 3}, true);
+  contradict(set, {.name = "b", .kind = K::window, .at = "decoder.1.self", .size = 5}, false);  // 5 - 1 is not 5 back
+  contradict(set, {.name = "b", .kind = K::lock, .at = "decoder.1.self", .keys = {{1}}, .value = 0.5f}, true);
+  contradict(set, with(set, [](Edit& e) { e.name = "b"; }), false);
+  contradict(set, with(set, [](Edit& e) { e.name = "b", e.value = 2; }), true);
+  // A lock of 0 is as good as forbidding.
+  contradict({.name = "a", .kind = K::lock, .at = "decoder.0.cross", .keys = {{1}}, .value = 0}, {.name = "b", .kind = K::cut, .at = "decoder.0.cross", .keys = {{1}}}, false);
+  contradict({.name = "a", .kind = K::lock, .at = "decoder.0.cross", .keys = {{1}}, .value = 0.5f}, {.name = "b", .kind = K::cut, .at = "decoder.0.cross", .keys = {{1}}}, true);
+  contradict({.name = "a", .kind = K::lock, .at = "decoder.0.cross", .keys = {{1}}, .value = 0.5f}, {.name = "b", .kind = K::lock, .at = "decoder.0.cross", .keys = {{2}}, .value = 0.25f}, false);
+  // Changes that nothing is left of.
+  const Edit add{.name = "a", .kind = K::add, .at = "decoder.1.self", .heads = {2}, .keys = {{1}}, .value = 1};
+  contradict(add, {.name = "b", .kind = K::forbid, .at = "decoder.1.self", .keys = {{0, 4}}}, true);
+  contradict(add, {.name = "b", .kind = K::forbid, .at = "decoder.1.self", .positions = {{3}}, .keys = {{0, 4}}}, false);
+  EXPECT_EQ(message_of([&] { list_of({set, {.name = "b", .kind = K::add, .at = "decoder.1.self", .value = 1}}).check(model); }), "nothing was thrown");
+  EXPECT_NE(message_of([&] { list_of({add, {.name = "b", .kind = K::set, .at = "decoder.1.self", .value = 1}}).check(model); }).find("contradict"), std::string::npos);
+  // Values.
+  const Edit zero{.name = "a", .kind = K::zero, .at = "encoder.0.self.value", .heads = {1}};
+  contradict(zero, {.name = "b", .kind = K::patch, .at = "encoder.0.self.value", .texts = {text}}, true, "encoder.0.self.value");
+  contradict(zero, {.name = "b", .kind = K::patch, .at = "encoder.0.self.value", .heads = {0}, .texts = {text}}, false);
+  contradict(zero, {.name = "b", .kind = K::mean, .at = "encoder.*.self.value", .texts = {text}}, true);
+  contradict(zero, with(zero, [](Edit& e) { e.name = "b"; }), false);
+  contradict({.name = "a", .kind = K::mean, .at = "decoder.0.input", .texts = {text}}, {.name = "b", .kind = K::mean, .at = "decoder.0.input", .texts = {text}}, false);
+  contradict({.name = "a", .kind = K::mean, .at = "decoder.0.input", .texts = {text}}, {.name = "b", .kind = K::mean, .at = "decoder.0.input", .texts = {other}}, true);
+  contradict({.name = "a", .kind = K::patch, .at = "decoder.0.input", .positions = {{1}}, .texts = {text}},
+             {.name = "b", .kind = K::patch, .at = "decoder.0.input", .positions = {{1}}, .texts = {text}, .from_positions = {{0}}}, true);
+  EXPECT_EQ(message_of([&] { list_of({zero, {.name = "b", .kind = K::noise, .at = "encoder.0.self.value", .value = 1}}).check(model); }), "nothing was thrown");
+  EXPECT_NE(message_of([&] { list_of({{.name = "b", .kind = K::noise, .at = "encoder.0.self.value", .heads = {1}, .value = 1}, zero}).check(model); }).find("contradict"), std::string::npos);
+  // What is inside of something that is cut.
+  contradict({.name = "a", .kind = K::cut, .at = "decoder.0.self"}, {.name = "b", .kind = K::add, .at = "decoder.0.self", .value = 1}, true, "decoder.0.self");
+  contradict({.name = "a", .kind = K::cut, .at = "decoder.0"}, {.name = "b", .kind = K::add, .at = "decoder.0.cross", .value = 1}, true, "decoder.0");
+  contradict({.name = "a", .kind = K::cut, .at = "decoder.0"}, {.name = "b", .kind = K::freeze, .at = "decoder.0.cross"}, true);
+  contradict({.name = "a", .kind = K::cut, .at = "decoder.0.self"}, {.name = "b", .kind = K::cut, .at = "decoder.0.self", .heads = {1}}, false);
+  contradict({.name = "a", .kind = K::cut, .at = "decoder.0.self", .positions = {{1}}}, {.name = "b", .kind = K::add, .at = "decoder.0.self", .value = 1}, false);
+  contradict({.name = "a", .kind = K::cut, .at = "decoder.0.self"}, {.name = "b", .kind = K::noise, .at = "decoder.0.self.added", .value = 1}, false);
+  // Every pair is named.
+  const Edits many = list_of({zero,
+                              {.name = "b", .kind = K::patch, .at = "encoder.0.self.value", .texts = {text}},
+                              with(set, [](Edit& e) { e.name = "s"; }),
+                              with(forbid, [](Edit& e) { e.name = "f"; })});
+  expect_message([&] { many.check(model); }, {"'a' (zero) and 'b' (patch) at encoder.0.self.value", "'s' (set) and 'f' (forbid) at decoder.1.self.scores"});
+}
+
+TEST(Edits, PositionsKeysAndItemsMustExistInTheText) {
+  const Model model(translator_config(), 3);
+  const EditInput input = translator_input();
+  const auto refuse = [&](const Edit& edit, const std::vector<std::string>& parts) {
+    const Edits edits = list_of({edit});
+    expect_message([&] { run_edited(model, edits, input); }, parts);
+  };
+  refuse({.name = "a", .at = "decoder.0.output", .positions = {{7}}}, {"edit 'a'", "position 7 is beyond the text", "0 to 6"});
+  refuse({.name = "a", .at = "decoder.0.output", .items = {0}, .positions = {{4}}}, {"position 4", "0 to 3"});
+  refuse({.name = "a", .at = "decoder.0.output", .items = {2}}, {"no item 2", "items run from 0 to 1"});
+  refuse({.name = "a", .at = "encoder.0.output", .positions = {{3, 12}}}, {"position 3 to 11", "0 to 8"});
+  refuse({.name = "a", .at = "decoder.0.cross.key", .positions = {{9}}}, {"position 9", "0 to 8"});
+  refuse({.name = "a", .kind = K::forbid, .at = "decoder.0.cross", .keys = {{9}}}, {"key 9", "0 to 8"});
+  refuse({.name = "a", .kind = K::forbid, .at = "decoder.0.self", .keys = {{7}}}, {"key 7", "0 to 6"});
+  refuse({.name = "a", .kind = K::forbid, .at = "decoder.0.self", .positions = {{8, PositionRange::open_end}}, .keys = {{1}}}, {"position 8 and on"});
+  const EditedRun fine = run_edited(model, list_of({{.name = "a", .kind = K::forbid, .at = "decoder.0.cross", .keys = {{8}}}}), input);
+  EXPECT_EQ(fine.report.edits[0].count, 7 * 4);  // only the longer source has key 8
+}
+
+TEST(Edits, WhatTouchesNothingSaysSo) {
+  const Model model(translator_config(), 3);
+  const EditInput input = translator_input();
+  const Edits edits = list_of({{.name = "future", .kind = K::forbid, .at = "decoder.0.self", .positions = {{1}}, .keys = {{2, 4}}},
+                               {.name = "near", .kind = K::window, .at = "decoder.*.self", .size = 7},
+                               {.name = "real", .kind = K::cut, .at = "decoder.0.self", .heads = {0}}});
+  expect_message([&] { run_edited(model, edits, input); }, {"'future', 'near' touched nothing each", "the mask hides"});
+  EditRunOptions options;
+  options.allow_untouched = true;
+  const EditedRun run = run_edited(model, edits, input, options);
+  EXPECT_EQ(run.report.untouched(), (std::vector<std::string>{"future", "near"}));
+  EXPECT_EQ(run.report.edits[2].count, 11);
+  // A probe counts over all its runs, and forgets.
+  EditProbe probe(model, edits);
+  EXPECT_EQ(probe.report().untouched().size(), 3u);
+  RunOptions probed;
+  probed.probe = &probe;
+  const States memory = model.encode(input.source, probed);
+  model.decode(input.target, &memory, probed);
+  model.decode(input.target, &memory, probed);
+  EXPECT_EQ(probe.report().edits[2].count, 22);
+  EXPECT_EQ(probe.report().head_parts_checked, 2);
+  probe.forget();
+  EXPECT_EQ(probe.report().edits[2].count, 0);
+}
+
+TEST(Edits, LocksThatCannotBeKeptAreRefusedByName) {
+  const Model model(translator_config(), 3);
+  const EditInput input = translator_input();
+  const Edits over = list_of({{.name = "first", .kind = K::lock, .at = "decoder.1.self", .positions = {{3}}, .keys = {{1}}, .value = 0.75f},
+                              {.name = "second", .kind = K::lock, .at = "decoder.1.self", .positions = {{3}}, .keys = {{2}}, .value = 0.5f}});
+  expect_message([&] { run_edited(model, over, input); },
+                 {"decoder.1.self", "item 0 head 0 query position 3", "sum to 1.25, more than 1", "locked by 'first', 'second'"});
+  const Edits alone = list_of({{.name = "alone", .kind = K::lock, .at = "decoder.1.self", .keys = {{0}}, .value = 0.5f}});
+  expect_message([&] { run_edited(model, alone, input); }, {"query position 0", "no other key to share the rest with", "'alone'", "leave this query out"});
+}
+
+TEST(Edits, SourcesThatDoNotFitAreRefused) {
+  const Model model(translator_config(), 3);
+  const EditInput input = translator_input();
+  const auto refuse = [&](const Edit& edit, const std::vector<std::string>& parts) {
+    const Edits edits = list_of({edit});
+    expect_message([&] { run_edited(model, edits, input, {}, [&](const std::string&) {
+                       TransformerConfig config = translator_config();
+                       config.inner_width = 8;
+                       return std::make_shared<const Model>(config, 1);
+                     }); },
+                   parts);
+  };
+  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .texts = {{{1, 2}, {}, {}, {}}}}, {"edit 'a'", "its text has no target"});
+  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .texts = {{{1, 2}, {}, {}, "hello"}}}, {"its target is text, not ids", "with_token_ids"});
+  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .texts = {{{1, 2}, {3, 4}, {}, {}}}},
+         {"position 2 of decoder.0.input is asked for", "positions 0 to 1"});
+  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .texts = {{{1, 2}, {3, 99}, {}, {}}}}, {"token id 99"});
+  refuse({.name = "a", .kind = K::mean, .at = "decoder.0.input", .texts = {{{1, 2}, {3, 4}, {}, {}}}, .by_position = true}, {"position 2", "positions 0 to 1"});
+  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .model = "elsewhere"}, {"the model in elsewhere has another shape"});
+  const Edits freeze = list_of({{.name = "f", .kind = K::freeze, .at = "decoder.0.self"}});
+  EditProbe without(model, freeze);
+  RunOptions options;
+  options.probe = &without;
+  const States memory = model.encode(input.source);
+  expect_message([&] { model.decode(input.target, &memory, options); }, {"edit 'f'", "no values for decoder.0.self.deviation of item 0", "edit_sources()"});
+  EditInput longer = input;
+  longer.target = reference::random_tokens({6, 7}, 23, 2);
+  EditProbe of_other_text(model, freeze, edit_sources(model, freeze, input));
+  options.probe = &of_other_text;
+  expect_message([&] { model.decode(longer.target, &memory, options); }, {"position 4", "positions 0 to 3"});
+  expect_message([&] { run_edited(model, {}, {input.source, {}}); }, {"the target has 0 items"});
+  expect_message([&] { run_edited(model, {}, {{}, input.target}); }, {"the source has 0 items"});
+}
+
+TEST(Edits, OpenOtherModelsBesideTheFile) {
+  expect_message([] { open_models_in("/nowhere")("other"); }, {"/nowhere/other"});
+}
+
+// ---- Files ----------------------------------------------------------------------------------------------------------
+
+EditFile full_file() {
+  EditFile file{{}, "0123456789abcdef", "fedcba9876543210"};
+  file.edits.add({.name = "zero", .kind = K::zero, .at = "*.*.self.value", .items = {0, 2}, .heads = {1}, .positions = {{3}, {5, 9}, {12, PositionRange::open_end}}});
+  file.edits.add({.name = "mean", .kind = K::mean, .at = "decoder.0.input", .texts = {{{1, 2}, {3}, {}, {}}, {{}, {}, "我喜欢你", "I like \"you\""}}, .by_position = true, .model = "../other"});
+  file.edits.add({.name = "patch", .kind = K::patch, .at = "decoder.0.input", .positions = {{5}, {1, 3}}, .texts = {{{1, 2}, {3}, {}, {}}}, .from_positions = {{7}, {0, 2}}});
+  file.edits.add({.name = "noise", .kind = K::noise, .at = "encoder.embedded", .value = 0.1f, .seed = 18446744073709551615u});
+  file.edits.add({.name = "set", .kind = K::set, .at = "decoder.0.self", .keys = {{0}}, .value = -3.3333333f});
+  file.edits.add({.name = "add", .kind = K::add, .at = "decoder.0.self", .value = 1e-30f});
+  file.edits.add({.name = "scale", .kind = K::scale, .at = "decoder.0.self", .value = 0});
+  file.edits.add({.name = "forbid", .kind = K::forbid, .at = "decoder.0.self", .keys = {{0, 4}}});
+  file.edits.add({.name = "lock", .kind = K::lock, .at = "decoder.0.cross", .value = 0.7f});
+  file.edits.add({.name = "evict", .kind = K::evict, .at = "decoder.0.self", .keys = {{1}}});
+  file.edits.add({.name = "window", .kind = K::window, .at = "decoder.0.self", .size = 12});
+  file.edits.add({.name = "cut", .kind = K::cut, .at = "decoder.1"});
+  file.edits.add({.name = "freeze", .kind = K::freeze, .at = "decoder", .positions = {{1}}});
+  return file;
+}
+
+TEST(EditFiles, GoThereAndBack) {
+  const EditFile file = full_file();
+  const std::string text = to_json(file);
+  EXPECT_EQ(edit_file_from_json(text, "test"), file);
+  EXPECT_EQ(to_json(edit_file_from_json(text, "test")), text);
+  EXPECT_NE(text.find("\"value\": 0.1,"), std::string::npos) << "numbers are not the shortest: " << text;
+  const auto path = std::filesystem::temp_directory_path() / "attend_edit_file_test.json";
+  save_edit_file(path, file);
+  EXPECT_EQ(load_edit_file(path), file);
+  std::filesystem::remove(path);
+  expect_message([&] { load_edit_file(path); }, {"attend_edit_file_test.json"});
+}
+
+TEST(EditFiles, RefuseWhatTheyDoNotKnow) {
+  const std::string head = R"({"version": 1, "model": "0123456789abcdef", "text": "any", "edits": [)", tail = "]}";
+  const auto refuse = [&](const std::string& text, const std::vector<std::string>& parts) {
+    expect_message([&] { edit_file_from_json(text, "my.json"); }, parts);
+  };
+  const auto refuse_edit = [&](const std::string& edit, const std::vector<std::string>& parts) { refuse(head + edit + tail, parts); };
+  EXPECT_EQ(message_of([&] { edit_file_from_json(head + tail, "my.json"); }), "nothing was thrown");
+  refuse("", {"my.json"});
+  refuse("[]", {"the file", "expected an object"});
+  refuse("{}", {"\"version\" is missing"});
+  refuse(R"({"version": 2})", {"version", "holds 2", "another version of attend"});
+  refuse(R"({"version": 1, "modle": "x"})", {"unknown key \"modle\"", "did you mean \"model\"?"});
+  refuse(R"({"version": 1, "model": "xyz", "text": "any", "edits": []})", {"model", "\"xyz\"", "16 hexadecimal digits"});
+  refuse(R"({"version": 1, "model": "0123456789abcdef", "text": "none", "edits": []})", {"text", "or \"any\""});
+  refuse(R"({"version": 1, "model": "0123456789abcdef", "text": "any", "text": "any", "edits": []})", {"appears twice"});
+  refuse(R"({"version": 1, "model": "0123456789abcdef", "text": "any", "edits": {}})", {"a list of edits"});
+  refuse_edit("3", {"edits[0]", "an object"});
+  refuse_edit(R"({"name": "a", "at": "decoder.0"})", {"edits[0]", "\"kind\" is missing"});
+  refuse_edit(R"({"name": "a", "kind": "cutt", "at": "decoder.0"})", {"edits[0].kind", "did you mean 'cut'?"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0", "head": [1]})", {"unknown key \"head\"", "did you mean \"heads\"?"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0", "value": 1})", {"unknown key \"value\"", "Known keys: name, kind, at"});
+  refuse_edit(R"({"name": "a", "kind": "lock", "at": "decoder.0.self"})", {"\"value\" is missing"});
+  refuse_edit(R"({"name": "a", "kind": "lock", "at": "decoder.0.self", "value": "1"})", {"a finite number"});
+  refuse_edit(R"({"name": "a", "kind": "lock", "at": "decoder.0.self", "value": 1e300})", {"a finite number"});
+  refuse_edit(R"({"name": "a", "kind": "lock", "at": "decoder.0.self", "value": 2})", {"edits[0]", "between 0 and 1"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "heads": []})", {"leave it out for all"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "heads": [1.5]})", {"heads", "1.5"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "heads": [-1]})", {"heads", "-1"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "positions": [[1]]})", {"[5, 9] for 5 to 8"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "positions": [[3, 0]]})", {"[3,0]"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "positions": [[3, 3]]})", {"range from 3 to 3"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "positions": [99999999999999999999]})", {"positions"});
+  refuse_edit(R"({"name": "a", "kind": "patch", "at": "x", "texts": [{"sauce": [1]}]})", {"unknown key \"sauce\"", "did you mean \"source\"?"});
+  refuse_edit(R"({"name": "a", "kind": "patch", "at": "x", "texts": [{"source": []}]})", {"not empty"});
+  refuse_edit(R"({"name": "a", "kind": "patch", "at": "x", "texts": [{"source": [4294967296]}]})", {"a token id"});
+  refuse_edit(R"({"name": "a", "kind": "noise", "at": "x", "value": 1, "seed": -1})", {"seed"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "x"}, {"name": "a", "kind": "cut", "at": "y"})", {"edits[1]", "of this name already"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "x", "positions": [1]})", {"my.json: text", "is \"any\"", "fingerprint"});
+  refuse(std::string(100, '['), {"nested deeper"});
+}
+
+TEST(EditFiles, FitOneModelAndOneText) {
+  const Model model(translator_config(), 3), other(translator_config(), 4);
+  const EditInput input = translator_input();
+  EditInput changed = input;
+  changed.target.ids[2] = (changed.target.ids[2] + 1) % 23;
+  EditFile file{{}, fingerprint(model), text_fingerprint(input)};
+  file.check_fits(model, input);
+  expect_message([&] { file.check_fits(other, input); }, {"model of fingerprint " + fingerprint(model), "has " + fingerprint(other)});
+  expect_message([&] { file.check_fits(model, changed); }, {"text of fingerprint " + text_fingerprint(input), "has " + text_fingerprint(changed)});
+  // The same ids cut into other items are another text, and so is another source.
+  EditInput cut = input;
+  cut.target = TokenBatch{};
+  cut.target.append(std::span(input.target.ids).first(5));
+  cut.target.append(std::span(input.target.ids).subspan(5));
+  EXPECT_NE(text_fingerprint(cut), text_fingerprint(input));
+  changed = input;
+  std::swap(changed.source.ids[0], changed.source.ids[1]);
+  EXPECT_NE(text_fingerprint(changed), text_fingerprint(input));
+  file.text = "any";
+  file.check_fits(model, changed);
+  file.edits.add({.name = "a", .kind = K::cut, .at = "decoder.0.self", .positions = {{1}}});
+  expect_message([&] { file.check_fits(model, input); }, {"for any text", "belong to one text"});
+}
+
+}  // namespace
+}  // namespace attend
