@@ -103,7 +103,7 @@ std::string bash(const CLI::App& program) {
          "  # The value of an option: one of a few, or else a file.\n"
          "  case \"$command $previous\" in\n" + values +
          "  esac\n"
-         "  if [[ $valued ]]; then COMPREPLY=($(compgen -W \"$words\" -- \"$current\") $(compgen -f -- \"$current\")); return; fi\n"
+         "  if [[ $valued ]]; then COMPREPLY=($(compgen -W \"$words\" -- \"$current\")); [[ ${COMPREPLY[*]} ]] || COMPREPLY=($(compgen -f -- \"$current\")); return; fi\n"
          "  if [[ $current == -* ]]; then\n"
          "    case $command in\n" + words +
          "    esac\n"
@@ -115,7 +115,7 @@ std::string bash(const CLI::App& program) {
          "  if [[ $words ]]; then COMPREPLY=($(compgen -W \"$words\" -- \"$current\")); return; fi\n"
          "  case $command in\n" + arguments +
          "  esac\n"
-         "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\") $(compgen -f -- \"$current\"))\n"
+         "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\")); [[ ${COMPREPLY[*]} ]] || COMPREPLY=($(compgen -f -- \"$current\"))\n"
          "}\n"
          "complete -o filenames -F _attend attend\n";
 }
