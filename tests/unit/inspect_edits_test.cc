@@ -1,11 +1,14 @@
 // Lists of edits: names, fields, places, contradictions, positions; what is refused, and with which words.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <functional>
 #include <limits>
 
 #include "attend/edits.h"
 #include "attend/error.h"
+#include "attend/translate.h"
+#include "core/random.h"
 #include "reference/random_models.h"
 
 namespace attend {
@@ -225,6 +228,41 @@ TEST(Edits, PositionsKeysAndItemsMustExistInTheText) {
   EXPECT_EQ(fine.report.edits[0].count, 7 * 4);  // only the longer source has key 8
 }
 
+TEST(Edits, ReachFeaturesClassTokensAndClasses) {
+  TransformerConfig config = reference::small_config();
+  config.encoder = StackConfig{.layers = 2, .input_width = 5, .class_token = true};
+  config.classes = 3;
+  config.pooling = Pooling::class_token;
+  Model model(config, 3);
+  reference::randomise(model, 4);
+  EditInput input;
+  input.features = Tensor::empty({7, 5});
+  input.feature_offsets = {0, 3, 7};
+  Random random(8);
+  for (std::int64_t i = 0; i < 35; ++i) input.features.data()[i] = static_cast<float>(random.normal());
+  // The class token of item 1 (position 0) reads no patch but the last.
+  const Edits edits = list_of({{.name = "deaf", .kind = K::forbid, .at = "encoder.*.self", .items = {1}, .positions = {{0}}, .keys = {{0, 4}}},
+                               {.name = "class", .kind = K::noise, .at = "encoder.logits", .items = {1}, .value = 1}});
+  const Site weights{StackKind::encoder, 1, Part::self, Point::weights};
+  // Both runs are looked at: heads whose weights are asked for leave the fused path.
+  Recorder recorder({weights}), base({weights});
+  EditRunOptions options;
+  options.beside_base = &base;
+  options.beside_edited = &recorder;
+  const EditedRun run = run_edited(model, edits, input, options);
+  EXPECT_EQ(run.edited.shape(), (Shape{2, 3}));
+  EXPECT_EQ(run.report.edits[0].count, 2 * 4 * 4);
+  EXPECT_EQ(run.report.edits[1].count, 1);
+  EXPECT_EQ(recorder.value(weights, 1).at(0, 4), 1);
+  for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(run.base.at(0, i), run.edited.at(0, i));
+  EXPECT_NE(run.base.at(1, 0), run.edited.at(1, 0));
+  expect_message([&] { run_edited(model, list_of({{.name = "a", .at = "encoder.0.output", .positions = {{5}}}}), input); }, {"position 5", "0 to 4"});
+  expect_message([&] { run_edited(model, list_of({{.name = "a", .kind = K::mean, .at = "encoder.0.output", .texts = {{{1}, {}, {}, {}}}}}), input); },
+                 {"edit 'a'", "reads features"});
+  EXPECT_NE(text_fingerprint(input), text_fingerprint({{}, {}, input.features, {0, 4, 7}}));
+  expect_message([&] { run_edited(model, {}, {input.source, input.target}); }, {"reads features and none are given"});
+}
+
 TEST(Edits, WhatTouchesNothingSaysSo) {
   const Model model(translator_config(), 3);
   const EditInput input = translator_input();
@@ -296,7 +334,72 @@ TEST(Edits, SourcesThatDoNotFitAreRefused) {
   expect_message([&] { run_edited(model, {}, {{}, input.target}); }, {"the source has 0 items"});
 }
 
+// Every word a token; tag, bos and eos besides.
+ModelFolder word_folder(bool encoder, std::uint64_t seed) {
+  CharacterOptions options;
+  options.control_symbols = {"<zh>", "<en>"};
+  const auto tokenizer = train_character(options, "abcdefg我喜欢你 ");
+  TransformerConfig config = reference::small_config();
+  if (encoder) config.encoder = StackConfig{.layers = 1, .vocabulary = tokenizer->size()};
+  config.decoder = StackConfig{.layers = 1, .vocabulary = tokenizer->size(), .causal = true};
+  Task task;
+  task.kind = encoder ? Task::Kind::translate : Task::Kind::generate;
+  if (encoder) task.languages = {"zh", "en"}, task.target_tags = {{"zh", "<zh>"}, {"en", "<en>"}};
+  return {Model(config, seed), encoder ? tokenizer : nullptr, tokenizer, task};
+}
+
+TEST(Edits, TextsBecomeIdsAsTranslationAndGenerationCutThem) {
+  for (const bool encoder : {true, false}) {
+    const ModelFolder folder = word_folder(encoder, 1);
+    Edits edits;
+    EditText text;
+    if (encoder) text.source_text = "我喜欢你";
+    text.target_text = "abc";
+    edits.add({.name = "p", .kind = K::patch, .at = "decoder.0.input", .texts = {text}});
+    const EditText ids = with_token_ids(edits, folder).list()[0].texts[0];
+    std::vector<std::int32_t> target{first_token(*folder.target)};
+    for (const char* letter : {"a", "b", "c"}) target.push_back(folder.target->id(letter));
+    EXPECT_EQ(ids.target, target);
+    EXPECT_EQ(ids.target_text, "abc");
+    if (encoder) {
+      EXPECT_EQ(ids.source, encode_source(folder.task, *folder.source, "我喜欢你", "en"));
+      EXPECT_EQ(ids.source.front(), folder.source->id("<en>"));
+    }
+    text.source_text = text.target_text = "\xff";
+    if (!encoder) text.source_text.clear();
+    edits.add({.name = "q", .kind = K::patch, .at = "decoder.0.input", .texts = {text}});
+    expect_message([&] { with_token_ids(edits, folder); }, {"edit 'q'", "UTF-8"});
+  }
+}
+
 TEST(Edits, OpenOtherModelsBesideTheFile) {
+  const auto base = std::filesystem::temp_directory_path() / "attend_edits_test_models";
+  std::filesystem::remove_all(base);
+  const ModelFolder own = word_folder(false, 1), other = word_folder(false, 2);
+  std::filesystem::create_directories(base);
+  save_model_folder(base / "other", other.model, nullptr, other.target.get(), other.task);
+  const auto bytes = byte_tokenizer();
+  TransformerConfig config = own.model.config();
+  config.decoder->vocabulary = bytes->size();
+  save_model_folder(base / "bytes", Model(config, 1), nullptr, bytes.get(), other.task);
+  EXPECT_EQ(fingerprint(*open_models_in(base)("other")), fingerprint(other.model));
+  EXPECT_EQ(fingerprint(*open_models_in(base, &own)("other")), fingerprint(other.model));
+  expect_message([&] { open_models_in(base, &own)("bytes"); }, {"bytes", "fingerprint " + bytes->fingerprint(), own.target->fingerprint(), "same vocabulary"});
+  // A patch from another checkpoint on the text of the run: its rows from there on.
+  EditInput input;
+  input.target.append(std::vector<std::int32_t>{3, 4, 5, 6});
+  Edits edits;
+  edits.add({.name = "p", .kind = K::patch, .at = "decoder.0.output", .model = "other"});
+  const Site site{StackKind::decoder, 0, Part::block, Point::output};
+  Recorder there({site}), here({site});
+  RunOptions options;
+  options.probe = &there;
+  other.model.decode(input.target, nullptr, options);
+  EditRunOptions beside;
+  beside.beside_edited = &here;
+  run_edited(own.model, edits, input, beside, open_models_in(base));
+  EXPECT_EQ(here.value(site).to_vector(), there.value(site).to_vector());
+  std::filesystem::remove_all(base);
   expect_message([] { open_models_in("/nowhere")("other"); }, {"/nowhere/other"});
 }
 

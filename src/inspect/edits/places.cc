@@ -1,6 +1,7 @@
 #include "inspect/edits/places.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string_view>
 
@@ -300,23 +301,33 @@ std::vector<PlacedEdit> place_edits(const Model& model, const Edits& edits) {
 }
 
 void refuse_contradictions(const Model& model, const Edits& edits, const std::vector<PlacedEdit>& placed) {
-  std::vector<std::pair<std::size_t, std::size_t>> pairs;
-  std::string text;
-  for (std::size_t j = 0; j < placed.size(); ++j)
-    for (std::size_t i = 0; i < j; ++i) {
-      const PlacedEdit &a = placed[i], &b = placed[j];
-      if (a.edit == b.edit) continue;
-      const Edit &one = edits.list()[a.edit], &other = edits.list()[b.edit];
-      const bool same_site = a.site == b.site && contradict(a, one, b, other);
-      if (!same_site && !hides(model, a, one, b) && !hides(model, b, other, a)) continue;
-      if (std::find(pairs.begin(), pairs.end(), std::pair(a.edit, b.edit)) != pairs.end()) continue;
-      pairs.emplace_back(a.edit, b.edit);
-      if (pairs.size() > 8) continue;
-      text += join(text.empty() ? "" : "; ", "'", one.name, "' (", name_of(one.kind), ") and '", other.name, "' (", name_of(other.kind), ") at ",
-                   same_site ? name_of(b.site) : hides(model, a, one, b) ? one.at : other.at);
-    }
+  // Pairs of edits by index, each with a place; only edits of one site, or of something that is cut whole, can meet.
+  std::map<std::pair<std::size_t, std::size_t>, std::string> pairs;
+  const auto add = [&](const PlacedEdit& a, const PlacedEdit& b, const std::string& place) {
+    if (a.edit != b.edit) pairs.emplace(std::minmax(a.edit, b.edit), place);
+  };
+  const auto edit_of = [&](const PlacedEdit& one) -> const Edit& { return edits.list()[one.edit]; };
+  std::map<Site, std::vector<const PlacedEdit*>> sites;
+  for (const PlacedEdit& one : placed) sites[one.site].push_back(&one);
+  for (const auto& [site, here] : sites)
+    for (std::size_t j = 0; j < here.size(); ++j)
+      for (std::size_t i = 0; i < j; ++i)
+        if (contradict(*here[i], edit_of(*here[i]), *here[j], edit_of(*here[j]))) add(*here[i], *here[j], name_of(site));
+  for (const PlacedEdit& cut : placed) {
+    if (edit_of(cut).kind != EditKind::cut || (cut.action != Action::skip && cut.site.point != Point::projected)) continue;
+    for (const PlacedEdit& inner : placed)
+      if (hides(model, cut, edit_of(cut), inner)) add(cut, inner, edit_of(cut).at);
+  }
   if (pairs.empty()) return;
-  if (pairs.size() > 8) text += join("; and ", pairs.size() - 8, " more pairs");
+  constexpr std::size_t most_named = 8;
+  std::string text;
+  std::size_t named = 0;
+  for (const auto& [pair, place] : pairs) {
+    if (named++ == most_named) break;
+    const Edit &one = edits.list()[pair.first], &other = edits.list()[pair.second];
+    text += join(text.empty() ? "" : "; ", "'", one.name, "' (", name_of(one.kind), ") and '", other.name, "' (", name_of(other.kind), ") at ", place);
+  }
+  if (pairs.size() > most_named) text += join("; and ", pairs.size() - most_named, " more pairs");
   throw Error(ErrorKind::argument, "edits", join("contradict each other: ", text), "remove one of each pair, or narrow it down");
 }
 
