@@ -41,15 +41,19 @@ void run(const Options& options, const Globals& globals) {
   explorer::ExplorerOptions explore;
   explore.host = options.host;
   explore.port = options.port;
-  if (options.model.empty()) explore.preferred = "tatoeba-zh-en";
-  else explore.models.push_back(find_model(options.model));
+  if (options.model.empty())
+    explore.preferred = "tatoeba-zh-en";
+  else
+    explore.models.push_back(find_model(options.model));
   for (const std::string& folder : options.folders) explore.models.emplace_back(folder);
   if (options.folders.empty())
     for (const std::string& name : shipped_models()) explore.models.push_back(find_model(name));
   explorer::explore(explore, [&](const std::string& url, bool loopback) {
     Output out;
-    if (globals.json) out.json({{"url", url}});
-    else out.line(url);
+    if (globals.json)
+      out.json({{"url", url}});
+    else
+      out.line(url);
     out.flush();
     if (!loopback)
       std::cerr << "attend: everybody who reaches this machine can use the explorer; it knows no passwords\n";
@@ -61,14 +65,19 @@ void run(const Options& options, const Globals& globals) {
 }  // namespace
 
 void add_explore(CLI::App& program, Globals& globals) {
-  CLI::App* command = program.add_subcommand("explore", "Open a page on attention: lessons, a workbench, a model from inside");
+  CLI::App* command =
+      program.add_subcommand("explore", "Open a page on attention: lessons, a workbench, a model from inside");
   auto options = std::make_shared<Options>();
-  command->add_option("model", options->model, "Model folder, or the name of a model that ships (default: the translator)");
-  command->add_option("--models", options->folders, "Folder of model folders to choose from, such as a run's (default: those that ship)")
+  command->add_option("model", options->model,
+                      "Model folder, or the name of a model that ships (default: the translator)");
+  command
+      ->add_option("--models", options->folders,
+                   "Folder of model folders to choose from, such as a run's (default: those that ship)")
       ->type_name("FOLDER")
       ->allow_extra_args(false);
   command->add_option("--port", options->port, "Port to listen at; 0: any that is free")->capture_default_str();
-  command->add_option("--host", options->host, "Address to listen at; others than 127.0.0.1 let other machines in")->capture_default_str();
+  command->add_option("--host", options->host, "Address to listen at; others than 127.0.0.1 let other machines in")
+      ->capture_default_str();
   command->add_flag("--no-browser", options->no_browser, "Only print the address");
   command->footer(
       "Examples:\n"

@@ -1,5 +1,5 @@
-// Any bytes as the body of a request to the workbench and to single operations: an answer that is JSON, or an error that
-// is none of ours. The limits are small, so that what is allowed is computed quickly.
+// Any bytes as the body of a request to the workbench and to single operations: an answer that is JSON, or an error
+// that is none of ours. The limits are small, so that what is allowed is computed quickly.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -45,7 +45,9 @@ void attempt(const Action& action) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const Limits limits = small();
-  attempt([&](JsonWriter& out) { write_workbench(out, run_workbench(workbench_request(parse_json(text), limits), limits)); });
+  attempt([&](JsonWriter& out) {
+    write_workbench(out, run_workbench(workbench_request(parse_json(text), limits), limits));
+  });
   attempt([&](JsonWriter& out) { out.key("output").rows(run_operation(parse_json(text), limits)); });
   attempt([&](JsonWriter& out) {
     const Json body = parse_json(text);

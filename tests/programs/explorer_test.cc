@@ -1,4 +1,5 @@
-// `attend explore` as its clients meet it: started as a program, asked over sockets, by honest clients and by all others.
+// `attend explore` as its clients meet it: started as a program, asked over sockets, by honest clients and by all
+// others.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -13,8 +14,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -31,7 +32,8 @@ namespace {
 using Json = nlohmann::json;
 using namespace std::chrono_literals;
 
-// ---- The program ------------------------------------------------------------------------------------------------------
+// ---- The program
+// ------------------------------------------------------------------------------------------------------
 class Program {
  public:
   explicit Program(std::vector<std::string> arguments) {
@@ -81,7 +83,8 @@ class Program {
   pid_t child_ = -1;
 };
 
-// ---- A raw client -----------------------------------------------------------------------------------------------------
+// ---- A raw client
+// -----------------------------------------------------------------------------------------------------
 class Client {
  public:
   explicit Client(int port) {
@@ -140,7 +143,8 @@ class Client {
         }
       }
       pollfd waiting{socket_, POLLIN, 0};
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
       if (left <= 0 || ::poll(&waiting, 1, static_cast<int>(left)) <= 0) return {};
       char bytes[65536];
       const ssize_t count = ::recv(socket_, bytes, sizeof(bytes), 0);
@@ -187,7 +191,9 @@ class Explorer : public testing::Test {
     return client.receive();
   }
   static std::string posting(const std::string& path, const std::string& body, const std::string& more = "") {
-    return head("POST", path, "Content-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + more) + "\r\n" + body;
+    return head("POST", path,
+                "Content-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + more) +
+           "\r\n" + body;
   }
   static Client::Response post_text(const std::string& path, const std::string& body) {
     Client client(port());
@@ -199,16 +205,19 @@ class Explorer : public testing::Test {
   static std::string kind_of(const Client::Response& response) {
     const Json error = response.json().value("error", Json());
     for (const char* part : {"kind", "where", "what", "advice"})
-      if (!error.is_object() || !error.contains(part) || !error[part].is_string()) return "no typed error: " + response.body.substr(0, 200);
+      if (!error.is_object() || !error.contains(part) || !error[part].is_string())
+        return "no typed error: " + response.body.substr(0, 200);
     return error["kind"];
   }
 
   static inline Program* program_ = nullptr;
 };
 
-const char* const small_attention = R"({"x":[[1,0],[0,1],[1,1]],"query_weight":[[1,0],[0,1]],"key_weight":[[1,1],[0,1]],"value_weight":[[1,0],[1,2]]})";
+const char* const small_attention =
+    R"({"x":[[1,0],[0,1],[1,1]],"query_weight":[[1,0],[0,1]],"key_weight":[[1,1],[0,1]],"value_weight":[[1,0],[1,2]]})";
 
-// ---- What honest clients get ------------------------------------------------------------------------------------------
+// ---- What honest clients get
+// ------------------------------------------------------------------------------------------
 TEST_F(Explorer, TellsWhatItIs) {
   const Client::Response response = get("/api/v1/status");
   ASSERT_EQ(response.status, 200);
@@ -268,7 +277,9 @@ TEST_F(Explorer, ListsAndDescribesModels) {
 }
 
 TEST_F(Explorer, TokenizesAsTheModelReads) {
-  const Json both = post("tokenize", Json{{"model", "tatoeba-zh-en"}, {"input", {{"source", "我喜欢你。"}, {"target", "I like you."}}}}).json();
+  const Json both = post("tokenize", Json{{"model", "tatoeba-zh-en"},
+                                          {"input", {{"source", "我喜欢你。"}, {"target", "I like you."}}}})
+                        .json();
   ASSERT_TRUE(both.contains("source")) << both;
   EXPECT_EQ(both["source"].front()["kind"], "special");
   EXPECT_EQ(both["source"].back()["text"], "</s>");
@@ -281,7 +292,9 @@ TEST_F(Explorer, TokenizesAsTheModelReads) {
   const Json poem = post("tokenize", Json{{"model", "tang-quatrains"}, {"input", {{"text", "明月"}}}}).json();
   EXPECT_EQ(poem["text"].size(), 3u);
   EXPECT_EQ(kind_of(post("tokenize", Json{{"model", "tang-quatrains"}, {"input", {{"source", "明月"}}}})), "argument");
-  EXPECT_EQ(kind_of(post("tokenize", Json{{"model", "tatoeba-zh-en"}, {"input", {{"source", "ok"}, {"language", "fr"}}}})), "argument");
+  EXPECT_EQ(
+      kind_of(post("tokenize", Json{{"model", "tatoeba-zh-en"}, {"input", {{"source", "ok"}, {"language", "fr"}}}})),
+      "argument");
   std::string longer;
   for (int i = 0; i < 400; ++i) longer += "长";
   EXPECT_EQ(kind_of(post("tokenize", Json{{"model", "tatoeba-zh-en"}, {"input", {{"source", longer}}}})), "text");
@@ -297,17 +310,22 @@ TEST_F(Explorer, WorksTheWorkbench) {
   // The same request gives the same bytes, but for the time taken.
   const std::string again = post_text("attention", small_attention).body;
   EXPECT_EQ(again.substr(0, again.rfind("\"took\"")), response.body.substr(0, response.body.rfind("\"took\"")));
-  EXPECT_NEAR(post_text("operation", R"({"name":"softmax","a":[[1,0]]})").json()["output"][0][0].get<double>(), 0.731, 5.1e-4);
+  EXPECT_NEAR(post_text("operation", R"({"name":"softmax","a":[[1,0]]})").json()["output"][0][0].get<double>(), 0.731,
+              5.1e-4);
 }
 
-// ---- A model from inside ----------------------------------------------------------------------------------------------
-Json translated() { return {{"model", "tatoeba-zh-en"}, {"input", {{"source", "我喜欢学习中文。"}, {"language", "en"}}}}; }
+// ---- A model from inside
+// ----------------------------------------------------------------------------------------------
+Json translated() {
+  return {{"model", "tatoeba-zh-en"}, {"input", {{"source", "我喜欢学习中文。"}, {"language", "en"}}}};
+}
 
 TEST_F(Explorer, RunsAModelAndTellsWhatEveryHeadDid) {
   const Client::Response response = post("run", translated());
   ASSERT_EQ(response.status, 200) << response.body;
   const Json run = response.json();
-  EXPECT_NE(run["input"]["target"].get<std::string>().find("Chinese"), std::string::npos) << "it wrote the target itself";
+  EXPECT_NE(run["input"]["target"].get<std::string>().find("Chinese"), std::string::npos)
+      << "it wrote the target itself";
   const std::size_t source = run["tokens"]["source"].size(), target = run["tokens"]["target"].size();
   ASSERT_EQ(run["statistics"].size(), 12u);
   const Json& cross = run["statistics"].back();
@@ -409,7 +427,8 @@ TEST_F(Explorer, WritesUnderGlass) {
   for (std::size_t i = 0; i < greedy["steps"].size(); ++i) {
     const Json& step = greedy["steps"][i];
     EXPECT_EQ(step["top"][0]["id"], step["id"]) << i;
-    EXPECT_NEAR(std::log(step["top"][0]["probability"].get<double>()), step["log_probability"].get<double>(), 1e-4) << i;
+    EXPECT_NEAR(std::log(step["top"][0]["probability"].get<double>()), step["log_probability"].get<double>(), 1e-4)
+        << i;
     EXPECT_EQ(step["cache"]["tokens"], i + 1);
     EXPECT_EQ(step["cache"]["bytes"], (i + 1) * 4 * 2 * 128 * 4);
   }
@@ -420,7 +439,8 @@ TEST_F(Explorer, WritesUnderGlass) {
   ASSERT_EQ(stepped["steps"].size(), 3u);
   EXPECT_TRUE(stepped["steps"][1]["forced"].get<bool>());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(stepped["steps"][i]["id"], greedy["steps"][i]["id"]);
-  EXPECT_NEAR(stepped["steps"][1]["log_probability"].get<double>(), greedy["steps"][1]["log_probability"].get<double>(), 1e-4);
+  EXPECT_NEAR(stepped["steps"][1]["log_probability"].get<double>(), greedy["steps"][1]["log_probability"].get<double>(),
+              1e-4);
 
   ask.erase("prefix_ids");
   ask["steps"] = 20;
@@ -443,7 +463,10 @@ TEST_F(Explorer, WritesUnderGlass) {
   EXPECT_GT(nodes.size(), beam["steps"].size() * 2) << "also what was given up";
   EXPECT_EQ(beam["steps"][1]["top"].size(), 5u);
 
-  Json poem = {{"model", "tang-quatrains"}, {"input", {{"text", "明月"}}}, {"steps", 8}, {"method", {{"kind", "sample"}, {"seed", 3}, {"temperature", 0.8}}}};
+  Json poem = {{"model", "tang-quatrains"},
+               {"input", {{"text", "明月"}}},
+               {"steps", 8},
+               {"method", {{"kind", "sample"}, {"seed", 3}, {"temperature", 0.8}}}};
   const Json sampled = post("generate", poem).json();
   ASSERT_TRUE(sampled.contains("text")) << sampled;
   EXPECT_EQ(sampled["text"], post("generate", poem).json()["text"]);
@@ -490,7 +513,8 @@ TEST_F(Explorer, KeepsAConnectionForManyRequests) {
     ASSERT_EQ(client.receive().status, 200) << i;
   }
   // Several at once are answered in their order.
-  client.send(head("GET", "/api/v1/status") + "\r\n" + posting("/api/v1/attention", small_attention) + head("GET", "/api/v1/nothing") + "\r\n");
+  client.send(head("GET", "/api/v1/status") + "\r\n" + posting("/api/v1/attention", small_attention) +
+              head("GET", "/api/v1/nothing") + "\r\n");
   EXPECT_TRUE(client.receive().json().contains("api"));
   EXPECT_TRUE(client.receive().json().contains("heads"));
   EXPECT_EQ(client.receive().status, 404);
@@ -498,18 +522,24 @@ TEST_F(Explorer, KeepsAConnectionForManyRequests) {
 
 TEST_F(Explorer, ReadsABodyInPiecesAndAfterContinue) {
   Client client(port());
-  client.send(head("POST", "/api/v1/attention", "Content-Type: application/json; charset=utf-8\r\nTransfer-Encoding: chunked\r\n") + "\r\n");
+  client.send(head("POST", "/api/v1/attention",
+                   "Content-Type: application/json; charset=utf-8\r\nTransfer-Encoding: chunked\r\n") +
+              "\r\n");
   for (const char c : std::string_view(small_attention)) client.send(std::string("1\r\n") + c + "\r\n");
   client.send("0\r\n\r\n");
   EXPECT_EQ(client.receive().status, 200);
   const std::string body = small_attention;
-  client.send(head("POST", "/api/v1/attention", "Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: " + std::to_string(body.size()) + "\r\n") + "\r\n");
+  client.send(head("POST", "/api/v1/attention",
+                   "Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: " +
+                       std::to_string(body.size()) + "\r\n") +
+              "\r\n");
   EXPECT_EQ(client.receive().status, 100);
   client.send(body);
   EXPECT_EQ(client.receive().status, 200);
 }
 
-// ---- Foreign sites ----------------------------------------------------------------------------------------------------
+// ---- Foreign sites
+// ----------------------------------------------------------------------------------------------------
 TEST_F(Explorer, RefusesForeignHostsAndOrigins) {
   const auto with = [&](const std::string& headers) {
     Client client(port());
@@ -519,9 +549,12 @@ TEST_F(Explorer, RefusesForeignHostsAndOrigins) {
   const std::string own = "Host: " + host() + "\r\n", number = std::to_string(port());
   EXPECT_EQ(with(own).status, 200);
   EXPECT_EQ(with("Host: localhost:" + number + "\r\n").status, 200);
-  for (const std::string& wrong : {std::string("Host: evil.example\r\n"), "Host: evil.example:" + number + "\r\n", std::string("Host: 127.0.0.1:1\r\n"), std::string("Host: \r\n"),
-                                   std::string(), own + own, "Host: 127.0.0.1:" + number + ".evil.example\r\n", own + "Origin: http://evil.example\r\n", own + "Origin: null\r\n",
-                                   own + "Origin: https://" + host() + "\r\n", own + "Origin: http://" + host() + "/\r\n", own + "Origin: http://localhost:1\r\n"}) {
+  for (const std::string& wrong :
+       {std::string("Host: evil.example\r\n"), "Host: evil.example:" + number + "\r\n",
+        std::string("Host: 127.0.0.1:1\r\n"), std::string("Host: \r\n"), std::string(), own + own,
+        "Host: 127.0.0.1:" + number + ".evil.example\r\n", own + "Origin: http://evil.example\r\n",
+        own + "Origin: null\r\n", own + "Origin: https://" + host() + "\r\n",
+        own + "Origin: http://" + host() + "/\r\n", own + "Origin: http://localhost:1\r\n"}) {
     const Client::Response response = with(wrong);
     EXPECT_EQ(response.status, 403) << wrong;
     EXPECT_EQ(kind_of(response), "refused") << wrong;
@@ -540,7 +573,8 @@ TEST_F(Explorer, RefusesOtherWaysOfAsking) {
   EXPECT_EQ(client.receive().status, 415);
   client.send(head("OPTIONS", "/api/v1/attention", "Origin: http://" + host() + "\r\n") + "\r\n");
   EXPECT_EQ(client.receive().status, 405);
-  for (const char* path : {"/../etc/passwd", "/%2e%2e/etc/passwd", "/a/../../b.js", "/%00", "/%zz", "/%", "/%ff", "/./app.js"}) {
+  for (const char* path :
+       {"/../etc/passwd", "/%2e%2e/etc/passwd", "/a/../../b.js", "/%00", "/%zz", "/%", "/%ff", "/./app.js"}) {
     const Client::Response response = get(path);
     EXPECT_EQ(response.status, 400) << path;
     EXPECT_EQ(kind_of(response), "format") << path;
@@ -549,15 +583,34 @@ TEST_F(Explorer, RefusesOtherWaysOfAsking) {
   EXPECT_EQ(get("/api/v1/models/%E4%B8%AD").status, 404);
 }
 
-// ---- Everybody else ---------------------------------------------------------------------------------------------------
-// A thousand bodies that are no request: each gets a typed error of the 400s, and the server lives on.
+// ---- Everybody else
+// --------------------------------------------------------------------------------------------------- A thousand bodies
+// that are no request: each gets a typed error of the 400s, and the server lives on.
 TEST_F(Explorer, AnswersAThousandMalformedBodiesWithTypedErrors) {
   const std::string good = small_attention;
   std::mt19937 random(7);
-  std::vector<std::string> bodies = {"", "{", "[]", "null", "NaN", "{\"x\":[[NaN]]}", "{\"x\":[[1e999]]}", "{\"x\":[[1e39]]}", std::string(100000, '['), std::string(100000, '{'),
-                                     "{\"x\":" + std::string(20, '[') + std::string(20, ']') + "}", "{\"x\":[[1]],\"x\":[[1]]}", "{\"x\":\"\xff\xfe\"}", "{\"x\":[[1,\"2\"]]}", "{\"x\":{}}",
-                                     "{\"heads\":1e300}", "{\"heads\":-1}", "{\"heads\":99999999999999999999}", "{\"client\":7}", "{\"client\":\"a\",\"sequence\":\"b\"}",
-                                     "{\"client\":\"" + std::string(5000, 'a') + "\"}", std::string("{\"x\":[[1]]}\0", 12)};
+  std::vector<std::string> bodies = {"",
+                                     "{",
+                                     "[]",
+                                     "null",
+                                     "NaN",
+                                     "{\"x\":[[NaN]]}",
+                                     "{\"x\":[[1e999]]}",
+                                     "{\"x\":[[1e39]]}",
+                                     std::string(100000, '['),
+                                     std::string(100000, '{'),
+                                     "{\"x\":" + std::string(20, '[') + std::string(20, ']') + "}",
+                                     "{\"x\":[[1]],\"x\":[[1]]}",
+                                     "{\"x\":\"\xff\xfe\"}",
+                                     "{\"x\":[[1,\"2\"]]}",
+                                     "{\"x\":{}}",
+                                     "{\"heads\":1e300}",
+                                     "{\"heads\":-1}",
+                                     "{\"heads\":99999999999999999999}",
+                                     "{\"client\":7}",
+                                     "{\"client\":\"a\",\"sequence\":\"b\"}",
+                                     "{\"client\":\"" + std::string(5000, 'a') + "\"}",
+                                     std::string("{\"x\":[[1]]}\0", 12)};
   std::string huge = "{\"x\":[";
   for (int row = 0; row < 600; ++row) {
     huge += row ? ",[" : "[";
@@ -570,9 +623,14 @@ TEST_F(Explorer, AnswersAThousandMalformedBodiesWithTypedErrors) {
     for (int change = 1 + static_cast<int>(random() % 4); change > 0; --change) {
       const std::size_t at = random() % body.size();
       switch (random() % 3) {
-        case 0: body[at] = static_cast<char>(random()); break;
-        case 1: body.erase(at, 1 + random() % 8); break;
-        default: body.insert(at, 1, "[]{},:\"9e-\\"[random() % 11]);
+        case 0:
+          body[at] = static_cast<char>(random());
+          break;
+        case 1:
+          body.erase(at, 1 + random() % 8);
+          break;
+        default:
+          body.insert(at, 1, "[]{},:\"9e-\\"[random() % 11]);
       }
     }
     bodies.push_back(body);
@@ -580,23 +638,30 @@ TEST_F(Explorer, AnswersAThousandMalformedBodiesWithTypedErrors) {
   int refused = 0;
   Client client(port());
   for (const std::string& body : bodies) {
-    ASSERT_TRUE(client.send(posting(refused % 2 ? "/api/v1/attention" : "/api/v1/tokenize", body))) << body.substr(0, 200);
+    ASSERT_TRUE(client.send(posting(refused % 2 ? "/api/v1/attention" : "/api/v1/tokenize", body)))
+        << body.substr(0, 200);
     const Client::Response response = client.receive();
     ASSERT_GT(response.status, 0) << body.substr(0, 200);
     if (response.status == 200) continue;  // some changes do no harm
     ++refused;
-    EXPECT_TRUE(response.status == 400 || response.status == 404 || response.status == 413) << response.status << ' ' << body.substr(0, 200);
+    EXPECT_TRUE(response.status == 400 || response.status == 404 || response.status == 413)
+        << response.status << ' ' << body.substr(0, 200);
     const std::string kind = kind_of(response);
-    EXPECT_TRUE(kind == "format" || kind == "argument" || kind == "shape" || kind == "numeric" || kind == "limit" || kind == "unknown") << kind;
+    EXPECT_TRUE(kind == "format" || kind == "argument" || kind == "shape" || kind == "numeric" || kind == "limit" ||
+                kind == "unknown")
+        << kind;
   }
   EXPECT_GT(refused, 800);
 }
 
 TEST_F(Explorer, RefusesWhatIsNoHttp) {
-  for (const std::string& bytes : {std::string("hello\r\n\r\n"), std::string("GET\r\n\r\n"), std::string("GET / HTTP/9.9\r\n\r\n"), std::string(3000, '\xff') + "\r\n\r\n",
-                                   std::string("GET / HTTP/1.1\r\nHost\r\n\r\n"), std::string("POST /api/v1/status HTTP/1.1\r\nContent-Length: -1\r\n\r\n"),
-                                   std::string("POST /api/v1/status HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n"),
-                                   std::string("POST / HTTP/1.1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"), std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11) + "\r\n\r\n"}) {
+  for (const std::string& bytes :
+       {std::string("hello\r\n\r\n"), std::string("GET\r\n\r\n"), std::string("GET / HTTP/9.9\r\n\r\n"),
+        std::string(3000, '\xff') + "\r\n\r\n", std::string("GET / HTTP/1.1\r\nHost\r\n\r\n"),
+        std::string("POST /api/v1/status HTTP/1.1\r\nContent-Length: -1\r\n\r\n"),
+        std::string("POST /api/v1/status HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n"),
+        std::string("POST / HTTP/1.1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11) + "\r\n\r\n"}) {
     Client client(port());
     client.send(bytes);
     const Client::Response response = client.receive(5s);
@@ -617,10 +682,10 @@ TEST_F(Explorer, RefusesBodiesBeyondTheLimitAndStillAnswers) {
   EXPECT_EQ(response.status, 413);
   EXPECT_EQ(kind_of(response), "limit");
   Client chunked(port());
-  chunked.send(head("POST", "/api/v1/attention", "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n") + "\r\n");
+  chunked.send(head("POST", "/api/v1/attention", "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n") +
+               "\r\n");
   const std::string piece = "100000\r\n" + std::string(1 << 20, ' ') + "\r\n";
-  for (int i = 0; i < 12 && chunked.send(piece); ++i) {
-  }
+  for (int i = 0; i < 12 && chunked.send(piece); ++i) {}
   EXPECT_EQ(chunked.receive().status, 413);
 }
 
@@ -631,7 +696,8 @@ TEST_F(Explorer, SlowAndDroppedConnectionsTakeNothingFromOthers) {
   ::setrlimit(RLIMIT_NOFILE, &files);
   std::vector<std::unique_ptr<Client>> slow;
   const std::string whole = posting("/api/v1/attention", small_attention);
-  // More than the server keeps: some send half a head, some half a body, some a request and then nothing, some never read.
+  // More than the server keeps: some send half a head, some half a body, some a request and then nothing, some never
+  // read.
   for (int i = 0; i < 400; ++i) {
     slow.push_back(std::make_unique<Client>(port()));
     ASSERT_TRUE(slow.back()->connected) << i;
@@ -655,7 +721,8 @@ TEST_F(Explorer, SlowAndDroppedConnectionsTakeNothingFromOthers) {
   EXPECT_EQ(post_text("attention", small_attention).status, 200);
 }
 
-// ---- Beginning and end ------------------------------------------------------------------------------------------------
+// ---- Beginning and end
+// ------------------------------------------------------------------------------------------------
 TEST(ExplorerProgram, EndsCleanlyOnCtrlC) {
   Program program({"--port", "0"});
   ASSERT_GT(program.port, 0);
@@ -666,7 +733,8 @@ TEST(ExplorerProgram, EndsCleanlyOnCtrlC) {
 TEST(ExplorerProgram, ATakenPortIsNamedWithAFreeOne) {
   Program first({"--port", "0"});
   ASSERT_GT(first.port, 0);
-  const std::string command = std::string("'") + ATTEND_PROGRAM + "' explore --no-browser --port " + std::to_string(first.port) + " 2>&1";
+  const std::string command =
+      std::string("'") + ATTEND_PROGRAM + "' explore --no-browser --port " + std::to_string(first.port) + " 2>&1";
   FILE* pipe = ::popen(command.c_str(), "r");
   ASSERT_NE(pipe, nullptr);
   char text[1000] = "";
@@ -678,7 +746,8 @@ TEST(ExplorerProgram, ATakenPortIsNamedWithAFreeOne) {
 }
 
 TEST(ExplorerProgram, ServesTheFoldersItWasGivenAndNoOthers) {
-  Program program({"tang-quatrains", "--models", std::string(ATTEND_SOURCE_DIR) + "/weights/tang-quatrains", "--port", "0"});
+  Program program(
+      {"tang-quatrains", "--models", std::string(ATTEND_SOURCE_DIR) + "/weights/tang-quatrains", "--port", "0"});
   ASSERT_GT(program.port, 0);
   const auto get = [&](const std::string& path) {
     Client client(program.port);

@@ -27,8 +27,9 @@ ApiError error_of(const std::function<void()>& action) {
 }
 
 TEST(ExplorerJson, RefusesWhatIsNoJson) {
-  for (const std::string text : {"", " ", "{", "[1,]", "{\"a\":1,}", "NaN", "[Infinity]", "[-Infinity]", "{'a':1}", "[1e999]", "[01]", "\"\xff\"", "{\"a\" 1}",
-                                 "[1] 2", "/* */ 1", "\"\\ud800\"", "nul", "[\"\x01\"]"}) {
+  for (const std::string text :
+       {"", " ", "{", "[1,]", "{\"a\":1,}", "NaN", "[Infinity]", "[-Infinity]", "{'a':1}", "[1e999]", "[01]",
+        "\"\xff\"", "{\"a\" 1}", "[1] 2", "/* */ 1", "\"\\ud800\"", "nul", "[\"\x01\"]"}) {
     const ApiError error = error_of([&] { parse_json(text); });
     EXPECT_EQ(error.status(), 400) << text;
     EXPECT_EQ(error.kind(), "format") << text;
@@ -37,7 +38,8 @@ TEST(ExplorerJson, RefusesWhatIsNoJson) {
 }
 
 TEST(ExplorerJson, RefusesDepthAndRepeatedKeys) {
-  const std::string deep = std::string(16, '[') + std::string(16, ']'), too_deep = std::string(17, '[') + std::string(17, ']');
+  const std::string deep = std::string(16, '[') + std::string(16, ']'),
+                    too_deep = std::string(17, '[') + std::string(17, ']');
   EXPECT_EQ(error_of([&] { parse_json(deep); }).status(), 200);
   EXPECT_EQ(error_of([&] { parse_json(too_deep); }).kind(), "format");
   EXPECT_EQ(error_of([&] { parse_json(std::string(1 << 20, '[')); }).kind(), "format");
@@ -66,7 +68,8 @@ TEST(ExplorerJson, FieldsNameThePlaceOfEveryMistake) {
   const auto integer = [](Fields& fields) { fields.integer("n", -1, 7); };
   EXPECT_EQ(error("{\"n\":7}", integer).status(), 200);
   EXPECT_EQ(error("{\"n\":7.0}", integer).status(), 200);
-  for (const char* wrong : {"{\"n\":8}", "{\"n\":-2}", "{\"n\":1.5}", "{\"n\":\"1\"}", "{\"n\":true}", "{\"n\":null}", "{}", "{\"n\":[]}", "{\"n\":18446744073709551615}", "{\"n\":1e300}"}) {
+  for (const char* wrong : {"{\"n\":8}", "{\"n\":-2}", "{\"n\":1.5}", "{\"n\":\"1\"}", "{\"n\":true}", "{\"n\":null}",
+                            "{}", "{\"n\":[]}", "{\"n\":18446744073709551615}", "{\"n\":1e300}"}) {
     const ApiError found = error(wrong, integer);
     EXPECT_EQ(found.kind(), "argument") << wrong;
     EXPECT_EQ(found.where(), "edits[2].n") << wrong;
@@ -98,7 +101,8 @@ TEST(ExplorerJson, FieldsNameThePlaceOfEveryMistake) {
 
   const auto range = [](Fields& fields) { fields.range("r", 5); };
   EXPECT_EQ(error("{\"r\":[0,5]}", range).status(), 200);
-  for (const char* wrong : {"{\"r\":[0,6]}", "{\"r\":[3,3]}", "{\"r\":[-1,2]}", "{\"r\":[5,5]}", "{\"r\":[1]}", "{\"r\":2}"})
+  for (const char* wrong :
+       {"{\"r\":[0,6]}", "{\"r\":[3,3]}", "{\"r\":[-1,2]}", "{\"r\":[5,5]}", "{\"r\":[1]}", "{\"r\":2}"})
     EXPECT_EQ(error(wrong, range).kind(), "argument") << wrong;
 
   const auto choice = [](Fields& fields) { fields.choice("c", {"halves", "interleaved"}); };
@@ -119,7 +123,8 @@ TEST(ExplorerJson, WritesTheShortestDigitsThatReadBackToTheSameBits) {
   const Tensor numbers = normal({4096}, 1e3f, 7);
   for (std::int64_t i = 0; i < numbers.elements(); ++i) {
     // Every exponent: the low bits of the random number as a float of its own.
-    const float value = i % 2 ? numbers.data()[i] : std::bit_cast<float>(std::bit_cast<std::uint32_t>(numbers.data()[i]) * 2654435761u);
+    const float value =
+        i % 2 ? numbers.data()[i] : std::bit_cast<float>(std::bit_cast<std::uint32_t>(numbers.data()[i]) * 2654435761u);
     if (!std::isfinite(value)) continue;
     const std::string text = written(value);
     float back = 0;
@@ -135,7 +140,13 @@ TEST(ExplorerJson, WritesTheShortestDigitsThatReadBackToTheSameBits) {
 TEST(ExplorerJson, WritesAnyTextAsJson) {
   JsonWriter out;
   const std::string text("a\"\\\n\r\t\x01\x1f\0 \xE4\xB8\xAD", 15);
-  out.begin_object().field("text", text).field("bad", std::string_view("\xE4\xFF")).field("list", std::vector<int>{1, 2}).key("none").null().end_object();
+  out.begin_object()
+      .field("text", text)
+      .field("bad", std::string_view("\xE4\xFF"))
+      .field("list", std::vector<int>{1, 2})
+      .key("none")
+      .null()
+      .end_object();
   const Json read = Json::parse(out.take());
   EXPECT_EQ(read["text"], text);
   EXPECT_EQ(read["bad"], "\xEF\xBF\xBD\xEF\xBF\xBD");

@@ -44,8 +44,8 @@ struct Door {
 
 class ExplorerQueue : public testing::Test {
  protected:
-  void submit(const std::string& name, const std::string& client, std::int64_t sequence, Door* at = nullptr, const std::string& path = "run",
-              std::shared_ptr<std::atomic<bool>> gone = nullptr) {
+  void submit(const std::string& name, const std::string& client, std::int64_t sequence, Door* at = nullptr,
+              const std::string& path = "run", std::shared_ptr<std::atomic<bool>> gone = nullptr) {
     queue.submit(
         {client, path, sequence}, gone,
         [this, name, at](const StopSignal& stop) {
@@ -73,11 +73,12 @@ TEST_F(ExplorerQueue, RefusesWhatIsBeyondTheBoundAndSaysWhenToComeBack) {
   EXPECT_EQ(queue.state().running, 1);
   EXPECT_GT(queue.state().seconds, 0);
   int retry_after = 0;
-  queue.submit({"", "run", 0}, nullptr, [](const StopSignal&) { FAIL(); },
-               [&](const ApiError& error) {
-                 EXPECT_EQ(error.status(), 503);
-                 retry_after = error.retry_after;
-               });
+  queue.submit(
+      {"", "run", 0}, nullptr, [](const StopSignal&) { FAIL(); },
+      [&](const ApiError& error) {
+        EXPECT_EQ(error.status(), 503);
+        retry_after = error.retry_after;
+      });
   EXPECT_GE(retry_after, 1);
   door.open = true;
   EXPECT_EQ(log.wait_for(5).size(), 5u);
@@ -89,10 +90,11 @@ TEST_F(ExplorerQueue, ANewerRequestOfTheSameClientAndPathOvertakes) {
   submit("waiting 2", "page", 2);
   submit("other client", "script", 1);
   submit("other path", "page", 1, nullptr, "row");
-  submit("newest 3", "page", 3);   // stops 1, which runs, and drops 2, which waits
-  submit("late 2", "page", 2);     // comes after a newer one
+  submit("newest 3", "page", 3);  // stops 1, which runs, and drops 2, which waits
+  submit("late 2", "page", 2);    // comes after a newer one
   const std::vector<std::string> lines = log.wait_for(6);
-  EXPECT_EQ(std::vector<std::string>(lines.end() - 3, lines.end()), (std::vector<std::string>{"other client done", "other path done", "newest 3 done"}));
+  EXPECT_EQ(std::vector<std::string>(lines.end() - 3, lines.end()),
+            (std::vector<std::string>{"other client done", "other path done", "newest 3 done"}));
   std::vector<std::string> rest(lines.begin(), lines.end() - 3);
   std::sort(rest.begin(), rest.end());
   EXPECT_EQ(rest, (std::vector<std::string>{"late 2 409", "running 1 stopped", "waiting 2 409"}));
@@ -121,9 +123,12 @@ TEST(ExplorerQueueEnd, StopsTheRunningJobAndRefusesTheOthers) {
   Door door;
   {
     WorkQueue queue(4);
-    queue.submit({}, nullptr, [&](const StopSignal& stop) { door.pass(stop), log.add("stopped"); }, [](const ApiError&) {});
+    queue.submit(
+        {}, nullptr, [&](const StopSignal& stop) { door.pass(stop), log.add("stopped"); }, [](const ApiError&) {});
     door.wait_entered();
-    queue.submit({}, nullptr, [](const StopSignal&) { FAIL(); }, [&](const ApiError& error) { log.add(std::to_string(error.status())); });
+    queue.submit(
+        {}, nullptr, [](const StopSignal&) { FAIL(); },
+        [&](const ApiError& error) { log.add(std::to_string(error.status())); });
   }
   std::vector<std::string> lines = log.wait_for(2);
   std::sort(lines.begin(), lines.end());

@@ -1,4 +1,5 @@
-// What is told of a run, against a textbook run in float64, for models of every family: rows, tiles, statistics, logits.
+// What is told of a run, against a textbook run in float64, for models of every family: rows, tiles, statistics,
+// logits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +26,8 @@ struct Both {
   explicit Both(const reference::NamedConfig& named, std::int64_t most_bytes = 1 << 24) {
     Model model(named.config, 3);
     reference::randomise(model, 11);
-    loaded = std::make_shared<LoadedModel>(LoadedModel{"test", "", ModelFolder{std::move(model), nullptr, nullptr, Task{}}, "0123456789abcdef", "", 0, 0});
+    loaded = std::make_shared<LoadedModel>(
+        LoadedModel{"test", "", ModelFolder{std::move(model), nullptr, nullptr, Task{}}, "0123456789abcdef", "", 0, 0});
     const TransformerConfig& config = loaded->config();
     if (config.encoder) input.encoder = reference::random_tokens({9}, config.encoder->vocabulary, 5).ids;
     if (config.decoder) input.decoder = reference::random_tokens({7}, config.decoder->vocabulary, 6).ids;
@@ -33,7 +35,9 @@ struct Both {
     run = std::make_unique<Run>(loaded, input, no_edits(), true, most_bytes, StopSignal());
 
     reference::Transformer textbook(loaded->folder.model);
-    textbook.visit = [&](const std::string& site, Matrix& rows, const std::vector<std::int64_t>&) { sites[site] = rows; };
+    textbook.visit = [&](const std::string& site, Matrix& rows, const std::vector<std::int64_t>&) {
+      sites[site] = rows;
+    };
     textbook.score = [&](const reference::ScorePlace& place, double score) {
       auto& matrix = scores[place.attention + "." + std::to_string(place.head)];
       matrix[{place.query, place.key}] = score;
@@ -46,21 +50,28 @@ struct Both {
     };
     Matrix memory, states;
     if (config.encoder) states = memory = textbook.encode(batch(input.encoder));
-    if (config.decoder) states = textbook.decode(batch(input.decoder), config.encoder ? &memory : nullptr, {0, static_cast<std::int64_t>(memory.size())});
+    if (config.decoder)
+      states = textbook.decode(batch(input.decoder), config.encoder ? &memory : nullptr,
+                               {0, static_cast<std::int64_t>(memory.size())});
     logits = textbook.logits(states);
     for (const AttentionPlace& place : attentions_of(config))
-      for (std::int64_t head = 0; head < config.heads; ++head) parts[name_of(place)].push_back(textbook.head_part(name_of(place), sites.at(name_of(place) + ".head_output"), head));
+      for (std::int64_t head = 0; head < config.heads; ++head)
+        parts[name_of(place)].push_back(
+            textbook.head_part(name_of(place), sites.at(name_of(place) + ".head_output"), head));
   }
 
   // Scores of a row, minus infinity where the key is hidden, and their softmax.
-  std::vector<double> score_row(const AttentionPlace& place, std::int64_t head, std::int64_t query, std::int64_t keys) const {
+  std::vector<double> score_row(const AttentionPlace& place, std::int64_t head, std::int64_t query,
+                                std::int64_t keys) const {
     std::vector<double> row(static_cast<std::size_t>(keys), minus_infinity);
     const auto& matrix = scores.at(name_of(place) + "." + std::to_string(head));
     for (std::int64_t key = 0; key < keys; ++key)
-      if (const auto found = matrix.find({query, key}); found != matrix.end()) row[static_cast<std::size_t>(key)] = found->second;
+      if (const auto found = matrix.find({query, key}); found != matrix.end())
+        row[static_cast<std::size_t>(key)] = found->second;
     return row;
   }
-  std::vector<double> weight_row(const AttentionPlace& place, std::int64_t head, std::int64_t query, std::int64_t keys) const {
+  std::vector<double> weight_row(const AttentionPlace& place, std::int64_t head, std::int64_t query,
+                                 std::int64_t keys) const {
     std::vector<double> row = score_row(place, head, query, keys);
     double sum = 0;
     for (const double score : row) sum += std::exp(score);
@@ -77,13 +88,15 @@ struct Both {
   Matrix logits;
 };
 
-void expect_numbers(const Json& found, const std::vector<double>& expected, const std::string& what, double tolerance = 1e-4) {
+void expect_numbers(const Json& found, const std::vector<double>& expected, const std::string& what,
+                    double tolerance = 1e-4) {
   ASSERT_EQ(found.size(), expected.size()) << what;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     if (std::isinf(expected[i])) {
       EXPECT_TRUE(found[i].is_null()) << what << ' ' << i;
     } else {
-      EXPECT_NEAR(found[i].get<double>(), expected[i], tolerance * std::max(1.0, std::abs(expected[i]))) << what << ' ' << i;
+      EXPECT_NEAR(found[i].get<double>(), expected[i], tolerance * std::max(1.0, std::abs(expected[i])))
+          << what << ' ' << i;
     }
   }
 }
@@ -107,8 +120,10 @@ TEST_P(ExplorerRuns, ARowTellsEveryNumberOfTheTextbook) {
   const auto size = static_cast<std::size_t>(config.head_width());
   for (const AttentionPlace& place : attentions_of(config)) {
     const std::string name = name_of(place);
-    const Matrix &query_rows = both.sites.at(name + ".query"), &key_rows = both.sites.at(name + ".key"), &value_rows = both.sites.at(name + ".value");
-    const auto queries = static_cast<std::int64_t>(query_rows.size()), keys = static_cast<std::int64_t>(key_rows.size());
+    const Matrix &query_rows = both.sites.at(name + ".query"), &key_rows = both.sites.at(name + ".key"),
+                 &value_rows = both.sites.at(name + ".value");
+    const auto queries = static_cast<std::int64_t>(query_rows.size()),
+               keys = static_cast<std::int64_t>(key_rows.size());
     for (std::int64_t head = 0; head < config.heads; ++head) {
       const std::int64_t key_head = head / (config.heads / config.key_head_count());
       for (const std::int64_t query : {std::int64_t{0}, queries / 2, queries - 1}) {
@@ -123,12 +138,16 @@ TEST_P(ExplorerRuns, ARowTellsEveryNumberOfTheTextbook) {
         expect_numbers(row["query_vector"], part_of(query_rows[q], head, size), what + "query");
         const bool rotary = both.sites.contains(name + ".rotated_query");
         EXPECT_EQ(row["rotated_query"].is_null(), !rotary);
-        if (rotary) expect_numbers(row["rotated_query"], part_of(both.sites.at(name + ".rotated_query")[q], head, size), what + "rotated query");
-        const std::vector<double> scores = both.score_row(place, head, query, keys), weights = both.weight_row(place, head, query, keys);
+        if (rotary)
+          expect_numbers(row["rotated_query"], part_of(both.sites.at(name + ".rotated_query")[q], head, size),
+                         what + "rotated query");
+        const std::vector<double> scores = both.score_row(place, head, query, keys),
+                                  weights = both.weight_row(place, head, query, keys);
         expect_numbers(row["scores"], scores, what + "scores");
         expect_numbers(row["weights"], weights, what + "weights");
         // Without the mask the scores are what the rules make of the products.
-        const Matrix &asking = rotary ? both.sites.at(name + ".rotated_query") : query_rows, &answering = rotary ? both.sites.at(name + ".rotated_key") : key_rows;
+        const Matrix &asking = rotary ? both.sites.at(name + ".rotated_query") : query_rows,
+                     &answering = rotary ? both.sites.at(name + ".rotated_key") : key_rows;
         std::vector<double> products;
         for (const auto& key : answering) {
           const std::vector<double> a = part_of(asking[q], head, size), b = part_of(key, key_head, size);
@@ -140,7 +159,10 @@ TEST_P(ExplorerRuns, ARowTellsEveryNumberOfTheTextbook) {
         double entropy = 0;
         std::vector<double> output(size, 0), write_norms;
         for (std::size_t key = 0; key < weights.size(); ++key) {
-          if (!std::isinf(scores[key])) { EXPECT_NEAR(row["scaled"][key].get<double>(), scores[key], 1e-4 * std::max(1.0, std::abs(scores[key]))) << what; }
+          if (!std::isinf(scores[key])) {
+            EXPECT_NEAR(row["scaled"][key].get<double>(), scores[key], 1e-4 * std::max(1.0, std::abs(scores[key])))
+                << what;
+          }
           if (weights[key] > 0) entropy -= weights[key] * std::log(weights[key]);
           const std::vector<double> value = part_of(value_rows[key], key_head, size);
           for (std::size_t i = 0; i < size; ++i) output[i] += weights[key] * value[i];
@@ -150,7 +172,9 @@ TEST_P(ExplorerRuns, ARowTellsEveryNumberOfTheTextbook) {
         expect_numbers(row["written"], both.parts.at(name)[static_cast<std::size_t>(head)][q], what + "written");
         expect_numbers(row["projected"], both.sites.at(name + ".projected")[q], what + "projected");
         for (std::int64_t other = 0; other < config.heads; ++other)
-          EXPECT_NEAR(row["head_norms"][static_cast<std::size_t>(other)].get<double>(), norm(both.parts.at(name)[static_cast<std::size_t>(other)][q]), 2e-4) << what;
+          EXPECT_NEAR(row["head_norms"][static_cast<std::size_t>(other)].get<double>(),
+                      norm(both.parts.at(name)[static_cast<std::size_t>(other)][q]), 2e-4)
+              << what;
         EXPECT_LT(row["head_sum"].get<double>(), 1e-5) << what;
         ASSERT_EQ(row["keys"].size(), static_cast<std::size_t>(keys));
         for (std::size_t key = 0; key < weights.size(); ++key) {
@@ -160,8 +184,11 @@ TEST_P(ExplorerRuns, ARowTellsEveryNumberOfTheTextbook) {
           reference::Transformer textbook(both.loaded->folder.model);
           Matrix only(1, std::vector<double>(static_cast<std::size_t>(config.heads) * size, 0));
           const std::vector<double> value = part_of(value_rows[key], key_head, size);
-          std::copy(value.begin(), value.end(), only[0].begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(head) * size));
-          EXPECT_NEAR(row["write_norms"][key].get<double>(), weights[key] * norm(textbook.head_part(name, only, head)[0]), 2e-4) << what;
+          std::copy(value.begin(), value.end(),
+                    only[0].begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(head) * size));
+          EXPECT_NEAR(row["write_norms"][key].get<double>(),
+                      weights[key] * norm(textbook.head_part(name, only, head)[0]), 2e-4)
+              << what;
         }
       }
     }
@@ -174,7 +201,8 @@ TEST_P(ExplorerRuns, StatisticsAndLogitsAreTheTextbooks) {
   ASSERT_EQ(both.run->logits().rows(), static_cast<std::int64_t>(both.logits.size()));
   for (std::size_t row = 0; row < both.logits.size(); ++row)
     for (std::size_t id = 0; id < both.logits[row].size(); ++id)
-      EXPECT_NEAR(both.run->logits().at(static_cast<std::int64_t>(row), static_cast<std::int64_t>(id)), both.logits[row][id], 2e-4 * std::max(1.0, std::abs(both.logits[row][id])));
+      EXPECT_NEAR(both.run->logits().at(static_cast<std::int64_t>(row), static_cast<std::int64_t>(id)),
+                  both.logits[row][id], 2e-4 * std::max(1.0, std::abs(both.logits[row][id])));
   for (const AttentionPlace& place : attentions_of(config)) {
     const RowStatistics& found = both.run->statistics(place, StopSignal());
     EXPECT_LT(found.row_sum, 1e-5);
@@ -202,7 +230,11 @@ TEST_P(ExplorerRuns, StatisticsAndLogitsAreTheTextbooks) {
         for (std::int64_t k = 0; k < found.kept; ++k) {
           const std::size_t place_of = at * static_cast<std::size_t>(found.kept) + static_cast<std::size_t>(k);
           EXPECT_NEAR(found.top_weights[place_of], sorted[static_cast<std::size_t>(k)], 1e-4) << what;
-          if (found.top_keys[place_of] >= 0) { EXPECT_NEAR(weights[static_cast<std::size_t>(found.top_keys[place_of])], sorted[static_cast<std::size_t>(k)], 1e-4) << what; }
+          if (found.top_keys[place_of] >= 0) {
+            EXPECT_NEAR(weights[static_cast<std::size_t>(found.top_keys[place_of])],
+                        sorted[static_cast<std::size_t>(k)], 1e-4)
+                << what;
+          }
         }
       }
     }
@@ -220,17 +252,27 @@ TEST_P(ExplorerRuns, AnyTileIsAPartOfTheMatrixExactlyOrReduced) {
     for (std::int64_t head = 0; head < config.heads; ++head) request.heads.push_back(head);
     return tile_of(*both.run, request, StopSignal());
   };
-  for (const TileRequest::What what : {TileRequest::What::weights, TileRequest::What::scores, TileRequest::What::products}) {
+  for (const TileRequest::What what :
+       {TileRequest::What::weights, TileRequest::What::scores, TileRequest::What::products}) {
     const std::vector<float> matrix = whole(what);
-    const auto cell = [&](std::int64_t head, std::int64_t query, std::int64_t key) { return matrix[static_cast<std::size_t>((head * queries + query) * keys + key)]; };
+    const auto cell = [&](std::int64_t head, std::int64_t query, std::int64_t key) {
+      return matrix[static_cast<std::size_t>((head * queries + query) * keys + key)];
+    };
     for (std::int64_t head = 0; head < config.heads; ++head) {
       for (std::int64_t query = 0; query < queries; ++query) {
-        const std::vector<double> scores = both.score_row(place, head, query, keys), weights = both.weight_row(place, head, query, keys);
+        const std::vector<double> scores = both.score_row(place, head, query, keys),
+                                  weights = both.weight_row(place, head, query, keys);
         for (std::int64_t key = 0; key < keys; ++key) {
           const auto k = static_cast<std::size_t>(key);
-          if (what == TileRequest::What::weights) { EXPECT_NEAR(cell(head, query, key), weights[k], 1e-4); }
-          if (what == TileRequest::What::scores && std::isinf(scores[k])) { EXPECT_EQ(cell(head, query, key), minus_infinity); }
-          if (what == TileRequest::What::scores && !std::isinf(scores[k])) { EXPECT_NEAR(cell(head, query, key), scores[k], 1e-4 * std::max(1.0, std::abs(scores[k]))); }
+          if (what == TileRequest::What::weights) {
+            EXPECT_NEAR(cell(head, query, key), weights[k], 1e-4);
+          }
+          if (what == TileRequest::What::scores && std::isinf(scores[k])) {
+            EXPECT_EQ(cell(head, query, key), minus_infinity);
+          }
+          if (what == TileRequest::What::scores && !std::isinf(scores[k])) {
+            EXPECT_NEAR(cell(head, query, key), scores[k], 1e-4 * std::max(1.0, std::abs(scores[k])));
+          }
         }
       }
     }
@@ -258,7 +300,8 @@ TEST_P(ExplorerRuns, AnyTileIsAPartOfTheMatrixExactlyOrReduced) {
                 if (!std::isinf(value)) sum += value, ++count;
               }
             }
-            const double expected = !mean || count == 0 ? largest : sum / count, found = tile[static_cast<std::size_t>((h * 2 + row) * 2 + column)];
+            const double expected = !mean || count == 0 ? largest : sum / count,
+                         found = tile[static_cast<std::size_t>((h * 2 + row) * 2 + column)];
             if (std::isinf(expected)) {
               EXPECT_EQ(found, expected);
             } else {
@@ -276,8 +319,10 @@ TEST_P(ExplorerRuns, ARecordMadeAgainHasTheSameBits) {
   const Both kept(GetParam()), again(GetParam(), 0);
   for (const AttentionPlace& place : attentions_of(kept.loaded->config())) {
     const auto a = kept.run->record(place, StopSignal()), b = again.run->record(place, StopSignal());
-    for (const auto& [one, other] : {std::pair(a->query, b->query), std::pair(a->key, b->key), std::pair(a->value, b->value), std::pair(a->head_output, b->head_output),
-                                     std::pair(a->projected, b->projected), std::pair(a->log_sum_exp, b->log_sum_exp), std::pair(a->normed, b->normed)})
+    for (const auto& [one, other] :
+         {std::pair(a->query, b->query), std::pair(a->key, b->key), std::pair(a->value, b->value),
+          std::pair(a->head_output, b->head_output), std::pair(a->projected, b->projected),
+          std::pair(a->log_sum_exp, b->log_sum_exp), std::pair(a->normed, b->normed)})
       EXPECT_EQ(one.to_vector(), other.to_vector()) << name_of(place);
   }
 }
@@ -300,7 +345,8 @@ TEST(ExplorerRunCache, GivesTheSameRunAgainAndForgetsTheOldest) {
   const auto first = get(1);
   EXPECT_EQ(get(1), first);
   EXPECT_NE(get(2), first);
-  EXPECT_NE(run_fingerprint(*both.loaded, get(1)->input(), *no_edits()), run_fingerprint(*both.loaded, get(2)->input(), *no_edits()));
+  EXPECT_NE(run_fingerprint(*both.loaded, get(1)->input(), *no_edits()),
+            run_fingerprint(*both.loaded, get(2)->input(), *no_edits()));
   for (std::int32_t last = 0; last < 18; ++last) get(last);
   EXPECT_NE(get(1), first) << "gone, and made again";
 }

@@ -19,7 +19,8 @@ namespace {
 using Rows = std::vector<std::vector<double>>;
 constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
-// ---- Talking to it as a page does: JSON in, JSON out ------------------------------------------------------------------
+// ---- Talking to it as a page does: JSON in, JSON out
+// ------------------------------------------------------------------
 Json ask(const Json& body) {
   const Limits limits;
   JsonWriter out;
@@ -52,13 +53,16 @@ void expect_rows(const Json& found, const Rows& expected, double tolerance, cons
     ASSERT_EQ(found[row].size(), expected[row].size()) << what;
     for (std::size_t column = 0; column < expected[row].size(); ++column) {
       const double value = number(found[row][column]), wanted = expected[row][column];
-      if (std::isinf(wanted)) EXPECT_EQ(value, wanted) << what << ' ' << row << ' ' << column;
-      else EXPECT_NEAR(value, wanted, tolerance * std::max(1.0, std::abs(wanted))) << what << ' ' << row << ' ' << column;
+      if (std::isinf(wanted))
+        EXPECT_EQ(value, wanted) << what << ' ' << row << ' ' << column;
+      else
+        EXPECT_NEAR(value, wanted, tolerance * std::max(1.0, std::abs(wanted))) << what << ' ' << row << ' ' << column;
     }
   }
 }
 
-// ---- The textbook -----------------------------------------------------------------------------------------------------
+// ---- The textbook
+// -----------------------------------------------------------------------------------------------------
 Rows product(const Rows& a, const Rows& b) {
   Rows c(a.size(), std::vector<double>(b[0].size(), 0));
   for (std::size_t i = 0; i < a.size(); ++i)
@@ -69,7 +73,9 @@ Rows product(const Rows& a, const Rows& b) {
 
 Rows columns(const Rows& a, std::size_t begin, std::size_t count) {
   Rows part;
-  for (const auto& row : a) part.emplace_back(row.begin() + static_cast<std::ptrdiff_t>(begin), row.begin() + static_cast<std::ptrdiff_t>(begin + count));
+  for (const auto& row : a)
+    part.emplace_back(row.begin() + static_cast<std::ptrdiff_t>(begin),
+                      row.begin() + static_cast<std::ptrdiff_t>(begin + count));
   return part;
 }
 
@@ -78,7 +84,8 @@ Rows turned(Rows x, std::size_t heads, double base, bool halves, std::int64_t fi
   for (std::size_t row = 0; row < x.size(); ++row)
     for (std::size_t head = 0; head < heads; ++head)
       for (std::size_t pair = 0; pair < size / 2; ++pair) {
-        const double angle = static_cast<double>(first + static_cast<std::int64_t>(row)) * std::pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(size));
+        const double angle = static_cast<double>(first + static_cast<std::int64_t>(row)) *
+                             std::pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(size));
         double& a = x[row][head * size + (halves ? pair : 2 * pair)];
         double& b = x[row][head * size + (halves ? pair + size / 2 : 2 * pair + 1)];
         const double old = a;
@@ -121,19 +128,24 @@ void expect_textbook(const Case& one, const std::string& name) {
   Rows joined(queries, std::vector<double>());
   for (std::size_t head = 0; head < one.heads; ++head) {
     const std::size_t key_head = head / (one.heads / one.key_heads);
-    const Rows q = columns(query, head * head_dim, head_dim), k = columns(key, key_head * head_dim, head_dim), v = columns(one.value, key_head * value_dim, value_dim);
-    Rows products(queries, std::vector<double>(keys, 0)), scaled = products, masked = products, scores, weights = products;
+    const Rows q = columns(query, head * head_dim, head_dim), k = columns(key, key_head * head_dim, head_dim),
+               v = columns(one.value, key_head * value_dim, value_dim);
+    Rows products(queries, std::vector<double>(keys, 0)), scaled = products, masked = products, scores,
+                                                          weights = products;
     for (std::size_t i = 0; i < queries; ++i)
       for (std::size_t j = 0; j < keys; ++j) {
         for (std::size_t x = 0; x < head_dim; ++x) products[i][j] += q[i][x] * k[j][x];
         scaled[i][j] = scale * products[i][j];
-        masked[i][j] = one.sees(static_cast<std::int64_t>(i), static_cast<std::int64_t>(j)) ? scaled[i][j] : minus_infinity;
+        masked[i][j] =
+            one.sees(static_cast<std::int64_t>(i), static_cast<std::int64_t>(j)) ? scaled[i][j] : minus_infinity;
       }
     scores = masked;
     std::vector<double> entropy(queries, 0), log_sum(queries, minus_infinity);
     Rows locked(queries, std::vector<double>(keys, -1));  // the weight asked for; -1: none
     for (const Json& edit : one.body["edits"]) {
-      const auto names = [&](const char* index, std::size_t value) { return edit[index] == -1 || edit[index] == static_cast<std::int64_t>(value); };
+      const auto names = [&](const char* index, std::size_t value) {
+        return edit[index] == -1 || edit[index] == static_cast<std::int64_t>(value);
+      };
       if (!names("head", head) || edit.value("off", false)) continue;
       for (std::size_t i = 0; i < queries; ++i)
         for (std::size_t j = 0; j < keys; ++j) {
@@ -151,8 +163,10 @@ void expect_textbook(const Case& one, const std::string& name) {
       // The keys that are not locked share what the locks leave; a locked score is what it would have to be for that.
       double sum = 0, left = 1;
       for (std::size_t j = 0; j < keys; ++j) {
-        if (locked[i][j] >= 0) left -= locked[i][j];
-        else sum += std::exp(scores[i][j]);
+        if (locked[i][j] >= 0)
+          left -= locked[i][j];
+        else
+          sum += std::exp(scores[i][j]);
       }
       if (sum == 0) continue;
       log_sum[i] = std::log(sum / left);
@@ -175,11 +189,14 @@ void expect_textbook(const Case& one, const std::string& name) {
     for (std::size_t i = 0; i < queries; ++i) joined[i].insert(joined[i].end(), output[i].begin(), output[i].end());
   }
   expect_rows(found["concatenated"], joined, 2e-5, name + " concatenated");
-  if (one.output_weight.empty()) EXPECT_TRUE(found["projected"].is_null());
-  else expect_rows(found["projected"], product(joined, one.output_weight), 5e-5, name + " projected");
+  if (one.output_weight.empty())
+    EXPECT_TRUE(found["projected"].is_null());
+  else
+    expect_rows(found["projected"], product(joined, one.output_weight), 5e-5, name + " projected");
 }
 
-// ---- Random cases -----------------------------------------------------------------------------------------------------
+// ---- Random cases
+// -----------------------------------------------------------------------------------------------------
 struct Draw {
   std::uint64_t seed;
   std::int64_t below(std::int64_t bound) {
@@ -187,7 +204,9 @@ struct Draw {
     return static_cast<std::int64_t>(value) % bound;
   }
   // Normal numbers, for weights so small that what they make of normal rows is normal again.
-  Rows weights(std::int64_t rows, std::int64_t width) { return matrix(rows, width, 1 / std::sqrt(static_cast<float>(rows))); }
+  Rows weights(std::int64_t rows, std::int64_t width) {
+    return matrix(rows, width, 1 / std::sqrt(static_cast<float>(rows)));
+  }
   Rows matrix(std::int64_t rows, std::int64_t width, float deviation = 1) {
     const Tensor numbers = normal({rows, width}, deviation, ++seed);
     Rows result;
@@ -210,7 +229,8 @@ TEST(ExplorerWorkbench, EveryNumberEqualsTheTextbook) {
     if (made) {
       const std::int64_t width = 1 + draw.below(16);
       const Rows x = draw.matrix(queries, width), memory = self ? x : draw.matrix(keys, width);
-      const Rows wq = draw.weights(width, heads * head_dim), wk = draw.weights(width, key_heads * head_dim), wv = draw.weights(width, key_heads * value_dim);
+      const Rows wq = draw.weights(width, heads * head_dim), wk = draw.weights(width, key_heads * head_dim),
+                 wv = draw.weights(width, key_heads * value_dim);
       one.query = product(x, wq);
       one.key = product(memory, wk);
       one.value = product(memory, wv);
@@ -225,19 +245,24 @@ TEST(ExplorerWorkbench, EveryNumberEqualsTheTextbook) {
       one.body["value"] = one.value = draw.matrix(keys, key_heads * value_dim);
     }
     if (draw.below(2)) one.body["scale"] = one.scale = 0.25;
-    if (draw.below(2)) one.body["output_weight"] = one.output_weight = draw.weights(heads * value_dim, 1 + draw.below(9));
+    if (draw.below(2))
+      one.body["output_weight"] = one.output_weight = draw.weights(heads * value_dim, 1 + draw.below(9));
     if (draw.below(2)) {
       one.rotary = draw.below(2) == 1;
       one.first_query = draw.below(40);
       one.first_key = draw.below(40);
       one.halves = draw.below(2) == 1;
       one.base = 100;
-      one.body["positions"] = {{"kind", one.rotary ? "rotary" : "none"}, {"first_query", one.first_query}, {"first_key", one.first_key}};
-      if (one.rotary) one.body["positions"].update(Json{{"base", one.base}, {"pairing", one.halves ? "halves" : "interleaved"}});
+      one.body["positions"] = {
+          {"kind", one.rotary ? "rotary" : "none"}, {"first_query", one.first_query}, {"first_key", one.first_key}};
+      if (one.rotary)
+        one.body["positions"].update(Json{{"base", one.base}, {"pairing", one.halves ? "halves" : "interleaved"}});
     }
     Json mask = Json::array();
     std::vector<std::function<bool(std::int64_t, std::int64_t)>> rules;
-    const auto position = [&](std::int64_t i, std::int64_t j) { return std::pair(one.first_query + i, one.first_key + j); };
+    const auto position = [&](std::int64_t i, std::int64_t j) {
+      return std::pair(one.first_query + i, one.first_key + j);
+    };
     if (draw.below(3) == 0) {
       mask.push_back({{"rule", "causal"}});
       rules.push_back([=](std::int64_t i, std::int64_t j) { return position(i, j).second <= position(i, j).first; });
@@ -258,7 +283,9 @@ TEST(ExplorerWorkbench, EveryNumberEqualsTheTextbook) {
     if (draw.below(5) == 0) {
       const std::int64_t length = draw.below(keys + 1);
       mask.push_back({{"rule", "prefix"}, {"length", length}});
-      rules.push_back([=](std::int64_t i, std::int64_t j) { return position(i, j).second < length || position(i, j).second <= position(i, j).first; });
+      rules.push_back([=](std::int64_t i, std::int64_t j) {
+        return position(i, j).second < length || position(i, j).second <= position(i, j).first;
+      });
     }
     if (draw.below(3) == 0) {
       Json allowed = Json::array();
@@ -267,7 +294,9 @@ TEST(ExplorerWorkbench, EveryNumberEqualsTheTextbook) {
         for (std::int64_t j = 0; j < keys; ++j) allowed.back().push_back(draw.below(3) > 0 ? 1 : 0);
       }
       mask.push_back({{"rule", "dense"}, {"allowed", allowed}});
-      rules.push_back([=](std::int64_t i, std::int64_t j) { return allowed[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] == 1; });
+      rules.push_back([=](std::int64_t i, std::int64_t j) {
+        return allowed[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] == 1;
+      });
     }
     one.body["mask"] = mask;
     one.sees = [rules](std::int64_t i, std::int64_t j) {
@@ -281,8 +310,13 @@ TEST(ExplorerWorkbench, EveryNumberEqualsTheTextbook) {
       // Each edit has a key of its own and some keys have none, so that there is always somebody to share with a lock.
       const bool share = mask.empty() && keys > 4;
       const std::string kind = kinds[draw.below(share ? 5 : 4)];
-      Json line{{"kind", kind}, {"head", draw.below(heads + 1) - 1}, {"query", draw.below(queries + 1) - 1}, {"key", share ? edit : draw.below(keys)}};
-      if (kind != "forbid") line["value"] = kind == "lock" ? 0.1 * static_cast<double>(draw.below(4)) : 0.5 * static_cast<double>(draw.below(9)) - 2;
+      Json line{{"kind", kind},
+                {"head", draw.below(heads + 1) - 1},
+                {"query", draw.below(queries + 1) - 1},
+                {"key", share ? edit : draw.below(keys)}};
+      if (kind != "forbid")
+        line["value"] =
+            kind == "lock" ? 0.1 * static_cast<double>(draw.below(4)) : 0.5 * static_cast<double>(draw.below(9)) - 2;
       if (draw.below(5) == 0) line["off"] = true;
       one.body["edits"].push_back(line);
     }
@@ -291,8 +325,12 @@ TEST(ExplorerWorkbench, EveryNumberEqualsTheTextbook) {
   }
 }
 
-// ---- Examples by hand: tokens A, B, C ---------------------------------------------------------------------------------
-const Json tokens = {{"x", {{1, 0}, {0, 1}, {1, 1}}}, {"query_weight", {{1, 0}, {0, 1}}}, {"key_weight", {{1, 1}, {0, 1}}}, {"value_weight", {{1, 0}, {1, 2}}}};
+// ---- Examples by hand: tokens A, B, C
+// ---------------------------------------------------------------------------------
+const Json tokens = {{"x", {{1, 0}, {0, 1}, {1, 1}}},
+                     {"query_weight", {{1, 0}, {0, 1}}},
+                     {"key_weight", {{1, 1}, {0, 1}}},
+                     {"value_weight", {{1, 0}, {1, 2}}}};
 
 TEST(ExplorerWorkbench, OneInputThreeRolesAndOneQueryEndToEnd) {
   const Json found = ask(tokens);
@@ -331,7 +369,11 @@ TEST(ExplorerWorkbench, MaskBeforeSoftmax) {
 
 TEST(ExplorerWorkbench, TwoHeadsBackToTheWidth) {
   // Each query sees one key, so the heads put out the values as they are.
-  Json body = {{"query", {{0, 0}}}, {"key", {{0, 0}}}, {"value", {{1.2, -0.4, 0.5, 2.0}}}, {"heads", 2}, {"key_heads", 2},
+  Json body = {{"query", {{0, 0}}},
+               {"key", {{0, 0}}},
+               {"value", {{1.2, -0.4, 0.5, 2.0}}},
+               {"heads", 2},
+               {"key_heads", 2},
                {"output_weight", {{0.5, 0, 0, 0}, {0, 0.5, 0, 0}, {0, 0, 0.5, 0}, {0, 0, 0, 0.5}}}};
   const Json found = ask(body);
   expect_rows(found["concatenated"], {{1.2, -0.4, 0.5, 2.0}}, 1e-6, "concatenated");
@@ -339,21 +381,31 @@ TEST(ExplorerWorkbench, TwoHeadsBackToTheWidth) {
 }
 
 TEST(ExplorerWorkbench, SelfTestsByHand) {
-  expect_rows(ask({{"query", {{1, 2}}}, {"key", {{1, 0}, {0, 1}}}, {"value", {{1}, {1}}}})["heads"][0]["products"], {{1, 2}}, 1e-6, "scores");
+  expect_rows(ask({{"query", {{1, 2}}}, {"key", {{1, 0}, {0, 1}}}, {"value", {{1}, {1}}}})["heads"][0]["products"],
+              {{1, 2}}, 1e-6, "scores");
   const Json even = ask({{"query", {{0, 0}}}, {"key", {{1, 0}, {0, 1}}}, {"value", {{2, 0}, {0, 4}}}});
   expect_rows(even["heads"][0]["weights"], {{0.5, 0.5}}, 1e-6, "weights");
   expect_rows(even["heads"][0]["output"], {{1, 2}}, 1e-6, "output");
   Draw draw{9};
-  const Json causal = ask({{"query", draw.matrix(4, 2)}, {"key", draw.matrix(4, 2)}, {"value", draw.matrix(4, 2)}, {"mask", {{{"rule", "causal"}}}}});
+  const Json causal = ask({{"query", draw.matrix(4, 2)},
+                           {"key", draw.matrix(4, 2)},
+                           {"value", draw.matrix(4, 2)},
+                           {"mask", {{{"rule", "causal"}}}}});
   EXPECT_TRUE(causal["heads"][0]["masked"][2][3].is_null());
   EXPECT_EQ(causal["heads"][0]["weights"][2][3].get<double>(), 0);
   EXPECT_GT(causal["heads"][0]["weights"][2][2].get<double>(), 0);
-  EXPECT_FLOAT_EQ(ask({{"query", draw.matrix(1, 64)}, {"key", draw.matrix(1, 64)}, {"value", draw.matrix(1, 1)}})["scale"].get<float>(), 0.125f);
+  EXPECT_FLOAT_EQ(
+      ask({{"query", draw.matrix(1, 64)}, {"key", draw.matrix(1, 64)}, {"value", draw.matrix(1, 1)}})["scale"]
+          .get<float>(),
+      0.125f);
 }
 
 TEST(ExplorerWorkbench, ScoresDependOnPositionsByTheirDifferenceOnly) {
   Draw draw{11};
-  Json body = {{"query", draw.matrix(3, 8)}, {"key", draw.matrix(5, 8)}, {"value", draw.matrix(5, 2)}, {"positions", {{"kind", "rotary"}, {"first_query", 4}}}};
+  Json body = {{"query", draw.matrix(3, 8)},
+               {"key", draw.matrix(5, 8)},
+               {"value", draw.matrix(5, 2)},
+               {"positions", {{"kind", "rotary"}, {"first_query", 4}}}};
   const Json here = ask(body);
   body["positions"]["first_query"] = 104;
   body["positions"]["first_key"] = 100;
@@ -363,7 +415,8 @@ TEST(ExplorerWorkbench, ScoresDependOnPositionsByTheirDifferenceOnly) {
   expect_rows(there["heads"][0]["scores"], expected, 1e-4, "scores");
 }
 
-// ---- What it refuses --------------------------------------------------------------------------------------------------
+// ---- What it refuses
+// --------------------------------------------------------------------------------------------------
 TEST(ExplorerWorkbench, NamesWhatDoesNotFit) {
   const auto with = [](Json body, const char* name, const Json& value) {
     body[name] = value;
@@ -390,22 +443,32 @@ TEST(ExplorerWorkbench, NamesWhatDoesNotFit) {
   Draw draw{3};
   const Rows many = draw.matrix(512, 2);
   EXPECT_EQ(refused({{"query", many}, {"key", many}, {"value", many}, {"heads", 2}, {"key_heads", 2}}).status(), 413);
-  EXPECT_EQ(refused({{"query", {{1, 2, 3}}}, {"key", {{1, 2, 3}}}, {"value", {{1}}}, {"positions", {{"kind", "rotary"}}}}).kind(), "shape");
+  EXPECT_EQ(
+      refused({{"query", {{1, 2, 3}}}, {"key", {{1, 2, 3}}}, {"value", {{1}}}, {"positions", {{"kind", "rotary"}}}})
+          .kind(),
+      "shape");
 }
 
-// ---- Single operations ------------------------------------------------------------------------------------------------
+// ---- Single operations
+// ------------------------------------------------------------------------------------------------
 TEST(ExplorerOperations, GiveWhatTheirNamesSay) {
-  expect_rows(operate({{"name", "product"}, {"a", {{1, 2}}}, {"b", {{3, 4, 5}, {6, 7, 8}}}}), {{15, 18, 21}}, 1e-6, "product");
+  expect_rows(operate({{"name", "product"}, {"a", {{1, 2}}}, {"b", {{3, 4, 5}, {6, 7, 8}}}}), {{15, 18, 21}}, 1e-6,
+              "product");
   expect_rows(operate({{"name", "add"}, {"a", {{1, 2}}}, {"b", {{0.5, -0.5}}}}), {{1.5, 1.5}}, 1e-6, "add");
-  expect_rows(operate({{"name", "softmax"}, {"a", {{8, 0}, {1, 0}}}}), {{0.9997, 0.0003}, {0.731, 0.269}}, 5.1e-4, "softmax");
+  expect_rows(operate({{"name", "softmax"}, {"a", {{8, 0}, {1, 0}}}}), {{0.9997, 0.0003}, {0.731, 0.269}}, 5.1e-4,
+              "softmax");
   expect_rows(operate({{"name", "layer_norm"}, {"a", {{1, 3}}}}), {{-1, 1}}, 1e-6, "layer_norm");
-  expect_rows(operate({{"name", "layer_norm"}, {"a", {{1, 3}}}, {"gain", {2, 2}}, {"bias", {1, 0}}, {"epsilon", 3}}), {{0, 1}}, 1e-6, "layer_norm");
-  expect_rows(operate({{"name", "rms_norm"}, {"a", {{3, 4}}}, {"gain", {1, 2}}}), {{3 / std::sqrt(12.5), 8 / std::sqrt(12.5)}}, 1e-6, "rms_norm");
+  expect_rows(operate({{"name", "layer_norm"}, {"a", {{1, 3}}}, {"gain", {2, 2}}, {"bias", {1, 0}}, {"epsilon", 3}}),
+              {{0, 1}}, 1e-6, "layer_norm");
+  expect_rows(operate({{"name", "rms_norm"}, {"a", {{3, 4}}}, {"gain", {1, 2}}}),
+              {{3 / std::sqrt(12.5), 8 / std::sqrt(12.5)}}, 1e-6, "rms_norm");
   expect_rows(operate({{"name", "relu"}, {"a", {{-1, 2, 1}}}}), {{0, 2, 1}}, 1e-6, "relu");
   expect_rows(operate({{"name", "gelu"}, {"a", {{-1, 2}}}}), {{-0.158655, 1.954500}}, 1e-5, "gelu");
   expect_rows(operate({{"name", "silu"}, {"a", {{-1, 2}}}}), {{-0.268941, 1.761594}}, 1e-5, "silu");
-  expect_rows(operate({{"name", "rotate"}, {"a", {{1, 0}, {1, 0}}}, {"positions", {0, 1}}}), {{1, 0}, {std::cos(1), std::sin(1)}}, 1e-6, "rotate");
-  expect_rows(operate({{"name", "sinusoid"}, {"rows", 2}, {"width", 4}}), {{0, 1, 0, 1}, {std::sin(1), std::cos(1), std::sin(0.01), std::cos(0.01)}}, 1e-6, "sinusoid");
+  expect_rows(operate({{"name", "rotate"}, {"a", {{1, 0}, {1, 0}}}, {"positions", {0, 1}}}),
+              {{1, 0}, {std::cos(1), std::sin(1)}}, 1e-6, "rotate");
+  expect_rows(operate({{"name", "sinusoid"}, {"rows", 2}, {"width", 4}}),
+              {{0, 1, 0, 1}, {std::sin(1), std::cos(1), std::sin(0.01), std::cos(0.01)}}, 1e-6, "sinusoid");
 }
 
 TEST(ExplorerOperations, RandomNumbersAreTheSameAgain) {

@@ -23,7 +23,7 @@ TEST(Observe, BeamEventsMakeTheTreeThatHoldsEveryResult) {
     float log_probability;
     double total;
   };
-  std::map<std::int64_t, std::vector<Node>> trees;          // by input
+  std::map<std::int64_t, std::vector<Node>> trees;           // by input
   std::map<std::int64_t, std::vector<std::int64_t>> follow;  // nodes that the next step reads
   DecodeOptions options;
   options.strategy = Strategy::beam;
@@ -38,7 +38,8 @@ TEST(Observe, BeamEventsMakeTheTreeThatHoldsEveryResult) {
     std::vector<std::int64_t> next;
     const auto add = [&](const BeamEvent::Extension& extension) {
       ASSERT_LT(extension.parent, static_cast<std::int64_t>(places.size()));
-      tree.push_back({places[static_cast<std::size_t>(extension.parent)], extension.id, extension.log_probability, extension.total});
+      tree.push_back({places[static_cast<std::size_t>(extension.parent)], extension.id, extension.log_probability,
+                      extension.total});
     };
     for (const auto& extension : event.followed) {
       add(extension);
@@ -76,7 +77,8 @@ class Watcher : public Probe {
   bool encoder_seen = false, memory_seen = false;
 
   bool wants(const Site& site) const override {
-    return site.point == Point::logits || (site.stack == StackKind::encoder && site.point == Point::final_norm) || (site.part == Part::cross && site.point == Point::key);
+    return site.point == Point::logits || (site.stack == StackKind::encoder && site.point == Point::final_norm) ||
+           (site.part == Part::cross && site.point == Point::key);
   }
   void visit(const Visit& visit, Tensor& value) override {
     if (visit.site.stack == StackKind::encoder) encoder_seen = true;
@@ -84,7 +86,8 @@ class Watcher : public Probe {
     if (visit.site.point != Point::logits) return;
     EXPECT_EQ(value.rows(), visit.offsets.back());
     for (std::int64_t item = 0; item < visit.items(); ++item) {
-      const std::int64_t count = visit.offsets[static_cast<std::size_t>(item) + 1] - visit.offsets[static_cast<std::size_t>(item)];
+      const std::int64_t count =
+          visit.offsets[static_cast<std::size_t>(item) + 1] - visit.offsets[static_cast<std::size_t>(item)];
       rows[visit.number(item)] += count;
       last_position[visit.number(item)] = visit.first_position(item) + count - 1;
     }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <tuple>
 #include <utility>
 
@@ -75,42 +76,21 @@ Ticket ticket_of(const Json& body, const std::string& path) {
 }  // namespace
 
 Api::Api(std::shared_ptr<ModelStore> models, const Limits& limits)
-    : models_(std::move(models)), limits_(limits), instructions_(instruction_set()), runs_(limits.cached_bytes), quick_(limits.queue), slow_(limits.queue) {
-  routes_["attention"] = {"POST", Lane::quick, [this](const Json& body, const StopSignal&) {
-    const Stopwatch watch;
-    const WorkbenchResult result = run_workbench(workbench_request(body, limits_), limits_);
-    return timed(watch, [&](JsonWriter& out) { write_workbench(out, result); });
-  }};
-  routes_["operation"] = {"POST", Lane::quick, [this](const Json& body, const StopSignal&) {
-    const Stopwatch watch;
-    const Tensor output = run_operation(body, limits_);
-    return timed(watch, [&](JsonWriter& out) { out.key("output").rows(output); });
-  }};
-  routes_["tokenize"] = {"POST", Lane::quick, [this](const Json& body, const StopSignal& stop) {
-    Fields fields(body, "");
-    skip_ticket(fields);
-    const std::shared_ptr<const LoadedModel> loaded = models_->get(fields.text("model"));
-    InputRequest request = input_request(fields, "input", limits_);
-    fields.finish();
-    const Stopwatch watch;
-    const PreparedInput input = read_input(*loaded, std::move(request), limits_, false, [&] { return stop.stopped(); });
-    JsonWriter tokens;
-    write_tokens(tokens, *loaded, input);
-    std::string text = tokens.take();
-    text.pop_back();  // "took" goes into the same object
-    JsonWriter took;
-    took.value(watch.took());
-    HttpResponse response;
-    response.body = text + ",\"took\":" + took.take() + "}";
-    return response;
-  }};
-  routes_["run"] = {"POST", Lane::quick, [this](const Json& body, const StopSignal& stop) { return run(body, stop); }};
-  routes_["row"] = {"POST", Lane::quick, [this](const Json& body, const StopSignal& stop) { return row(body, stop); }};
-  routes_["tile"] = {"POST", Lane::quick, [this](const Json& body, const StopSignal& stop) { return tile(body, stop); }};
-  routes_["importance"] = {"POST", Lane::slow, [this](const Json& body, const StopSignal& stop) { return importance(body, stop); }};
-  routes_["heads"] = {"POST", Lane::slow, [this](const Json& body, const StopSignal& stop) { return heads(body, stop); }};
-  routes_["generate"] = {"POST", Lane::slow, [this](const Json& body, const StopSignal& stop) { return generate(body, stop); }};
-}
+    : models_(std::move(models)),
+      limits_(limits),
+      instructions_(instruction_set()),
+      routes_{{"attention", {Lane::quick, &Api::attention}},
+              {"operation", {Lane::quick, &Api::operation}},
+              {"tokenize", {Lane::quick, &Api::tokenize}},
+              {"run", {Lane::quick, &Api::run}},
+              {"row", {Lane::quick, &Api::row}},
+              {"tile", {Lane::quick, &Api::tile}},
+              {"importance", {Lane::slow, &Api::importance}},
+              {"heads", {Lane::slow, &Api::heads}},
+              {"generate", {Lane::slow, &Api::generate}}},
+      runs_(limits.cached_bytes),
+      quick_(limits.queue),
+      slow_(limits.queue) {}
 
 Api::~Api() = default;
 
@@ -125,7 +105,8 @@ void Api::handle(HttpRequest request, HttpReply reply) {
 void Api::answer(HttpRequest& request, const HttpReply& reply) {
   const std::string& path = request.path;
   if (path != "/api" && !path.starts_with("/api/")) return serve_page(request, reply);
-  if (!path.starts_with(prefix)) throw ApiError(404, "unknown", "path", join("there is no ", path.substr(0, 100)), "this server speaks /api/v1/");
+  if (!path.starts_with(prefix))
+    throw ApiError(404, "unknown", "path", join("there is no ", path.substr(0, 100)), "this server speaks /api/v1/");
   const std::string name = path.substr(prefix.size());
   const bool one_model = name.starts_with("models/");
   const auto need_method = [&](std::string_view method) {
@@ -150,7 +131,8 @@ void Api::answer(HttpRequest& request, const HttpReply& reply) {
   if (name == "status" || name == "models" || one_model) {
     need_method("GET");
     if (name == "status") return reply(status());
-    return submit(quick_, {"", "models", 0}, [this, one_model, name](const StopSignal&) { return one_model ? model(name.substr(7)) : models(); });
+    return submit(quick_, {"", "models", 0},
+                  [this, one_model, name](const StopSignal&) { return one_model ? model(name.substr(7)) : models(); });
   }
   const auto route = routes_.find(name);
   if (route == routes_.end()) {
@@ -159,28 +141,59 @@ void Api::answer(HttpRequest& request, const HttpReply& reply) {
     std::string list;
     for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
     const std::string near = nearest_name(name, known);
-    throw ApiError(404, "unknown", "path", join("there is no ", path.substr(0, 100)), (near.empty() ? "" : "the nearest is " + near + "; ") + "there are " + list);
+    throw ApiError(404, "unknown", "path", join("there is no ", path.substr(0, 100)),
+                   (near.empty() ? "" : "the nearest is " + near + "; ") + "there are " + list);
   }
-  need_method(route->second.method);
+  need_method("POST");
   if (request.content_type != "application/json")
-    throw ApiError(415, "format", "Content-Type", join("is \"", request.content_type.substr(0, 60), '"'), "use application/json");
+    throw ApiError(415, "format", "Content-Type", join("is \"", request.content_type.substr(0, 60), '"'),
+                   "use application/json");
   Json body = parse_json(request.body);
   WorkQueue& lane = route->second.lane == Lane::quick ? quick_ : slow_;
   Ticket ticket = ticket_of(body, name);
-  const Compute* compute = &route->second.compute;
+  const Compute compute = route->second.compute;
   if (request.body.size() <= kept_parsed) {
-    submit(lane, std::move(ticket), [compute, parsed = std::make_shared<const Json>(std::move(body))](const StopSignal& stop) { return (*compute)(*parsed, stop); });
+    submit(lane, std::move(ticket),
+           [this, compute, parsed = std::make_shared<const Json>(std::move(body))](const StopSignal& stop) {
+             return (this->*compute)(*parsed, stop);
+           });
   } else {
     // Read, a text can take twenty times its size: while it waits it is kept as text.
     body = Json();
-    submit(lane, std::move(ticket), [compute, text = std::make_shared<const std::string>(std::move(request.body))](const StopSignal& stop) { return (*compute)(parse_json(*text), stop); });
+    submit(lane, std::move(ticket),
+           [this, compute, text = std::make_shared<const std::string>(std::move(request.body))](
+               const StopSignal& stop) { return (this->*compute)(parse_json(*text), stop); });
   }
+}
+
+HttpResponse Api::attention(const Json& body, const StopSignal&) {
+  const Stopwatch watch;
+  const WorkbenchResult result = run_workbench(workbench_request(body, limits_), limits_);
+  return timed(watch, [&](JsonWriter& out) { write_workbench(out, result); });
+}
+
+HttpResponse Api::operation(const Json& body, const StopSignal&) {
+  const Stopwatch watch;
+  const Tensor output = run_operation(body, limits_);
+  return timed(watch, [&](JsonWriter& out) { out.key("output").rows(output); });
+}
+
+HttpResponse Api::tokenize(const Json& body, const StopSignal& stop) {
+  Fields fields(body, "");
+  skip_ticket(fields);
+  const std::shared_ptr<const LoadedModel> loaded = models_->get(fields.text("model"));
+  InputRequest request = input_request(fields, "input", limits_);
+  fields.finish();
+  const Stopwatch watch;
+  const PreparedInput input = read_input(*loaded, std::move(request), limits_, false, [&] { return stop.stopped(); });
+  return timed(watch, [&](JsonWriter& out) { write_tokens(out, *loaded, input); });
 }
 
 std::shared_ptr<const Run> Api::run_of(Fields& request, bool statistics, const StopSignal& stop) {
   skip_ticket(request);
   const std::shared_ptr<const LoadedModel> loaded = models_->get(request.text("model"));
-  const PreparedInput input = read_input(*loaded, input_request(request, "input", limits_), limits_, true, [&] { return stop.stopped(); });
+  const PreparedInput input =
+      read_input(*loaded, input_request(request, "input", limits_), limits_, true, [&] { return stop.stopped(); });
   const std::shared_ptr<const RunEdits> edits = read_edits(request, *loaded, input, limits_, stop);
   // Everything else was asked for before: what is misspelt is refused before anything is computed.
   request.finish();
@@ -193,11 +206,17 @@ HttpResponse Api::run(const Json& body, const StopSignal& stop) {
   if (fields.find("want")) {
     wants.tokens = wants.statistics = wants.predictions = wants.checks = false;
     for (const std::string& want : fields.texts("want", 16)) {
-      if (want == "tokens") wants.tokens = true;
-      else if (want == "statistics") wants.statistics = true;
-      else if (want == "predictions") wants.predictions = true;
-      else if (want == "checks") wants.checks = true;
-      else throw Error(ErrorKind::argument, "want", join("holds \"", want.substr(0, 40), '"'), "use tokens, statistics, predictions, checks");
+      if (want == "tokens")
+        wants.tokens = true;
+      else if (want == "statistics")
+        wants.statistics = true;
+      else if (want == "predictions")
+        wants.predictions = true;
+      else if (want == "checks")
+        wants.checks = true;
+      else
+        throw Error(ErrorKind::argument, "want", join("holds \"", want.substr(0, 40), '"'),
+                    "use tokens, statistics, predictions, checks");
     }
   }
   wants.top = fields.integer("top", 1, 50, wants.top);
@@ -229,7 +248,9 @@ HttpResponse Api::tile(const Json& body, const StopSignal& stop) {
   const bool all = heads.is_string() && heads == "all";
   if (!all) request.heads = fields.integers("heads", 0, INT32_MAX, 1024);
   const std::string what = fields.choice("what", {"weights", "scores", "products"}, "weights");
-  request.what = what == "weights" ? TileRequest::What::weights : what == "scores" ? TileRequest::What::scores : TileRequest::What::products;
+  request.what = what == "weights"  ? TileRequest::What::weights
+                 : what == "scores" ? TileRequest::What::scores
+                                    : TileRequest::What::products;
   request.reduce = fields.integer("reduce", 1, 4096, 1);
   request.mean = fields.choice("by", {"max", "mean"}, "max") == "mean";
   fields.find("queries");
@@ -244,19 +265,23 @@ HttpResponse Api::tile(const Json& body, const StopSignal& stop) {
   if (all)
     for (std::int64_t head = 0; head < count; ++head) request.heads.push_back(head);
   for (const std::int64_t head : request.heads)
-    if (head >= count) throw Error(ErrorKind::argument, "heads", join("names head ", head), join("there are 0 to ", count - 1));
+    if (head >= count)
+      throw Error(ErrorKind::argument, "heads", join("names head ", head), join("there are 0 to ", count - 1));
   if (request.heads.empty()) throw Error(ErrorKind::argument, "heads", "is empty", "name some, or \"all\"");
   const std::int64_t cells = static_cast<std::int64_t>(request.heads.size()) * request.rows() * request.columns();
-  if (cells > limits_.tile_cells) throw over_limit("tile", "cells", cells, limits_.tile_cells, "ask for a part, or for a larger reduce");
+  if (cells > limits_.tile_cells)
+    throw over_limit("tile", "cells", cells, limits_.tile_cells, "ask for a part, or for a larger reduce");
   const std::vector<float> values = tile_of(*found, request, stop);
   HttpResponse response;
   response.content_type = "application/octet-stream";
-  response.headers = {{"Attend-Shape", join(request.heads.size(), ',', request.rows(), ',', request.columns())}, {"Attend-Took", join(watch.took())}};
+  response.headers = {{"Attend-Shape", join(request.heads.size(), ',', request.rows(), ',', request.columns())},
+                      {"Attend-Took", join(watch.took())}};
   response.body.resize(values.size() * sizeof(float));
   for (std::size_t i = 0; i < values.size(); ++i) {
     // Little endian on every machine.
     const auto bits = std::bit_cast<std::uint32_t>(values[i]);
-    for (std::size_t byte = 0; byte < 4; ++byte) response.body[4 * i + byte] = static_cast<char>(bits >> (8 * byte) & 0xFF);
+    for (std::size_t byte = 0; byte < 4; ++byte)
+      response.body[4 * i + byte] = static_cast<char>(bits >> (8 * byte) & 0xFF);
   }
   return response;
 }
@@ -271,12 +296,14 @@ HttpResponse Api::importance(const Json& body, const StopSignal& stop) {
     if (target.find("token")) request.token = static_cast<std::int32_t>(index("token"));
     if (target.find("versus")) request.versus = static_cast<std::int32_t>(index("versus"));
     target.finish();
-    if (request.versus && !request.token) throw Error(ErrorKind::argument, "target.token", "is missing", "name it beside versus");
+    if (request.versus && !request.token)
+      throw Error(ErrorKind::argument, "target.token", "is missing", "name it beside versus");
   }
   if (fields.find("methods")) {
     request.methods.clear();
     for (const std::string& method : fields.texts("methods", 4)) request.methods.push_back(edge_measure_named(method));
-    if (request.methods.empty()) throw Error(ErrorKind::argument, "methods", "is empty", "use weight, write, first_order, exact");
+    if (request.methods.empty())
+      throw Error(ErrorKind::argument, "methods", "is empty", "use weight, write, first_order, exact");
   }
   std::string attention;
   if (fields.find("attention")) attention = fields.text("attention");
@@ -296,9 +323,12 @@ HttpResponse Api::heads(const Json& body, const StopSignal& stop) {
   skip_ticket(fields);
   std::vector<InputRequest> inputs;
   if (const Json* list = fields.find("inputs")) {
-    if (!list->is_array()) throw Error(ErrorKind::argument, "inputs", "is no array of inputs", "leave it out for the examples");
-    if (static_cast<std::int64_t>(list->size()) > limits_.heads_inputs) throw over_limit("inputs", "inputs", list->size(), limits_.heads_inputs);
-    for (std::size_t i = 0; i < list->size(); ++i) inputs.push_back(input_request((*list)[i], join("inputs[", i, ']'), limits_));
+    if (!list->is_array())
+      throw Error(ErrorKind::argument, "inputs", "is no array of inputs", "leave it out for the examples");
+    if (static_cast<std::int64_t>(list->size()) > limits_.heads_inputs)
+      throw over_limit("inputs", "inputs", list->size(), limits_.heads_inputs);
+    for (std::size_t i = 0; i < list->size(); ++i)
+      inputs.push_back(input_request((*list)[i], join("inputs[", i, ']'), limits_));
   }
   const std::shared_ptr<const LoadedModel> loaded = models_->get(fields.text("model"));
   fields.finish();
@@ -312,7 +342,8 @@ HttpResponse Api::generate(const Json& body, const StopSignal& stop) {
   GenerationRequest request;
   request.steps = fields.integer("steps", 1, limits_.generate_steps, 32);
   request.top = fields.integer("top", 1, 50, request.top);
-  for (const std::int64_t id : fields.integers("prefix_ids", 0, INT32_MAX, limits_.generate_steps)) request.prefix.push_back(static_cast<std::int32_t>(id));
+  for (const std::int64_t id : fields.integers("prefix_ids", 0, INT32_MAX, limits_.generate_steps))
+    request.prefix.push_back(static_cast<std::int32_t>(id));
   if (const Json* value = fields.find("method")) {
     Fields method(*value, "method");
     const std::string kind = method.choice("kind", {"greedy", "beam", "sample"});
@@ -330,7 +361,9 @@ HttpResponse Api::generate(const Json& body, const StopSignal& stop) {
     method.finish();
   }
   const std::shared_ptr<const LoadedModel> loaded = models_->get(fields.text("model"));
-  if (!loaded->config().decoder) throw Error(ErrorKind::argument, "model", join(loaded->name, " has no decoder, so it writes nothing"), "choose another");
+  if (!loaded->config().decoder)
+    throw Error(ErrorKind::argument, "model", join(loaded->name, " has no decoder, so it writes nothing"),
+                "choose another");
   InputRequest texts = input_request(fields, "input", limits_);
   texts.target.reset();  // that is what is written
   const PreparedInput input = read_input(*loaded, std::move(texts), limits_, false, [&] { return stop.stopped(); });
@@ -338,7 +371,8 @@ HttpResponse Api::generate(const Json& body, const StopSignal& stop) {
   fields.finish();
   const Stopwatch watch;
   const Generation made = generate_openly(*loaded, input, *edits, request, stop);
-  return timed(watch, [&](JsonWriter& out) { write_generation(out, *loaded, input, made, request.strategy == Strategy::beam); });
+  return timed(
+      watch, [&](JsonWriter& out) { write_generation(out, *loaded, input, made, request.strategy == Strategy::beam); });
 }
 
 HttpResponse Api::status() const {
@@ -380,8 +414,10 @@ HttpResponse Api::models() const {
     out.begin_object();
     out.field("name", summary.name);
     out.key("family");
-    if (summary.family.empty()) out.null();
-    else out.value(summary.family);
+    if (summary.family.empty())
+      out.null();
+    else
+      out.value(summary.family);
     out.field("loaded", summary.loaded);
     out.field("bytes", summary.bytes);
     out.key("error");
@@ -416,7 +452,8 @@ HttpResponse Api::model(const std::string& name) const {
     out.key("config").raw(to_json(config));
     out.key("attentions").begin_array();
     const bool both = config.encoder && config.decoder;
-    const double scale = config.attention_scale != 0 ? config.attention_scale : 1 / std::sqrt(static_cast<double>(config.head_width()));
+    const double scale =
+        config.attention_scale != 0 ? config.attention_scale : 1 / std::sqrt(static_cast<double>(config.head_width()));
     for (const StackKind kind : {StackKind::encoder, StackKind::decoder}) {
       const std::optional<StackConfig>& stack = kind == StackKind::encoder ? config.encoder : config.decoder;
       for (std::int64_t layer = 0; stack && layer < stack->layers; ++layer) {
@@ -452,8 +489,10 @@ HttpResponse Api::model(const std::string& name) const {
       out.field("max_tokens", std::min(config.max_positions, limits_.tokens));
       out.end_object();
     };
-    if (both) input("source"), input("target");
-    else input("text");
+    if (both)
+      input("source"), input("target");
+    else
+      input("text");
     out.end_array();
     out.key("languages").begin_array();
     for (const std::string& language : task.languages) {
@@ -464,7 +503,8 @@ HttpResponse Api::model(const std::string& name) const {
       out.end_object();
     }
     out.end_array();
-    const std::int64_t cache = config.decoder ? config.decoder->layers * 2 * config.key_head_count() * config.head_width() * 4 : 0;
+    const std::int64_t cache =
+        config.decoder ? config.decoder->layers * 2 * config.key_head_count() * config.head_width() * 4 : 0;
     out.field("cache_bytes_per_token", cache);
     out.key("examples").begin_array();
     for (const InputRequest& example : example_inputs(*loaded)) write_input(out, example);
@@ -483,8 +523,10 @@ void Api::serve_page(const HttpRequest& request, const HttpReply& reply) {
   response.content_type = media_type(path);
   const std::string tag = entity_tag(asset->bytes);
   response.headers = {{"ETag", tag}, {"Cache-Control", "no-cache"}};
-  if (request.if_none_match.find(tag) != std::string::npos) response.status = 304;
-  else response.body = asset->bytes;
+  if (request.if_none_match.find(tag) != std::string::npos)
+    response.status = 304;
+  else
+    response.body = asset->bytes;
   reply(std::move(response));
 }
 

@@ -2,7 +2,6 @@
 // requests and responses.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -25,11 +24,10 @@ class Api {
   void handle(HttpRequest request, HttpReply reply);
 
  private:
-  using Compute = std::function<HttpResponse(const Json& body, const StopSignal& stop)>;
+  using Compute = HttpResponse (Api::*)(const Json& body, const StopSignal& stop);
   // What takes long waits in a lane of its own, so that it never holds up a drag.
   enum class Lane { quick, slow };
   struct Route {
-    const char* method;
     Lane lane;
     Compute compute;
   };
@@ -38,6 +36,9 @@ class Api {
   void serve_page(const HttpRequest& request, const HttpReply& reply);
   // The run that a request's model, input and edits describe.
   std::shared_ptr<const Run> run_of(Fields& request, bool statistics, const StopSignal& stop);
+  HttpResponse attention(const Json& body, const StopSignal& stop);
+  HttpResponse operation(const Json& body, const StopSignal& stop);
+  HttpResponse tokenize(const Json& body, const StopSignal& stop);
   HttpResponse run(const Json& body, const StopSignal& stop);
   HttpResponse row(const Json& body, const StopSignal& stop);
   HttpResponse tile(const Json& body, const StopSignal& stop);
@@ -51,7 +52,7 @@ class Api {
   std::shared_ptr<ModelStore> models_;
   Limits limits_;
   const std::string instructions_;
-  std::map<std::string, Route> routes_;
+  const std::map<std::string, Route> routes_;  // of POST
   RunCache runs_;
   // Last, so that their threads end before what they use.
   WorkQueue quick_, slow_;

@@ -1,4 +1,5 @@
-// What the explorer's interface answers when it cannot do what was asked (doc/EXPLORER-API.md, "Superseding and errors").
+// What the explorer's interface answers when it cannot do what was asked (doc/EXPLORER-API.md, "Superseding and
+// errors").
 #pragma once
 
 #include <stdexcept>

@@ -13,14 +13,20 @@ const Asset* find_asset(std::string_view path) {
 }
 
 const char* media_type(std::string_view path) {
-  static constexpr std::pair<std::string_view, const char*> types[] = {
-      {".html", "text/html; charset=utf-8"}, {".js", "text/javascript; charset=utf-8"},
-      {".mjs", "text/javascript; charset=utf-8"}, {".css", "text/css; charset=utf-8"},
-      {".json", "application/json"}, {".map", "application/json"},
-      {".webmanifest", "application/manifest+json"}, {".svg", "image/svg+xml"},
-      {".png", "image/png"}, {".ico", "image/x-icon"},
-      {".woff2", "font/woff2"}, {".woff", "font/woff"},
-      {".wasm", "application/wasm"}, {".txt", "text/plain; charset=utf-8"}};
+  static constexpr std::pair<std::string_view, const char*> types[] = {{".html", "text/html; charset=utf-8"},
+                                                                       {".js", "text/javascript; charset=utf-8"},
+                                                                       {".mjs", "text/javascript; charset=utf-8"},
+                                                                       {".css", "text/css; charset=utf-8"},
+                                                                       {".json", "application/json"},
+                                                                       {".map", "application/json"},
+                                                                       {".webmanifest", "application/manifest+json"},
+                                                                       {".svg", "image/svg+xml"},
+                                                                       {".png", "image/png"},
+                                                                       {".ico", "image/x-icon"},
+                                                                       {".woff2", "font/woff2"},
+                                                                       {".woff", "font/woff"},
+                                                                       {".wasm", "application/wasm"},
+                                                                       {".txt", "text/plain; charset=utf-8"}};
   for (const auto& [ending, type] : types)
     if (path.ends_with(ending)) return type;
   return "application/octet-stream";

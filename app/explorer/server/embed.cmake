@@ -11,10 +11,13 @@ function(attend_embed target folder)
   set(number 0)
   foreach(file IN LISTS files)
     list(APPEND paths ${folder}/${file})
-    string(APPEND blocks "asm(\".section .rodata,\\\"a\\\"\\n.balign 16\\nattend_asset_${number}:\\n.incbin \\\"${folder}/${file}\\\"\\n\"\n"
-                         "    \"attend_asset_${number}_end:\\n.byte 0\\n.previous\\n\");\n")
+    string(APPEND blocks
+      "asm(\".section .rodata,\\\"a\\\"\\n.balign 16\\nattend_asset_${number}:\\n\"\n"
+      "    \".incbin \\\"${folder}/${file}\\\"\\n\"\n"
+      "    \"attend_asset_${number}_end:\\n.byte 0\\n.previous\\n\");\n")
     string(APPEND names "extern const char attend_asset_${number}[], attend_asset_${number}_end[];\n")
-    string(APPEND table "      {\"/${file}\", {attend_asset_${number}, static_cast<std::size_t>(attend_asset_${number}_end - attend_asset_${number})}},\n")
+    string(APPEND table "      {\"/${file}\", {attend_asset_${number}, size_of(attend_asset_${number}, "
+                        "attend_asset_${number}_end)}},\n")
     math(EXPR number "${number} + 1")
   endforeach()
   file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/embedded.cc @ONLY CONTENT
@@ -28,6 +31,8 @@ extern \"C\" {
 @names@}
 
 namespace attend::explorer {
+
+static std::size_t size_of(const char* begin, const char* end) { return static_cast<std::size_t>(end - begin); }
 
 std::span<const Asset> assets() {
   static const Asset all[] = {

@@ -15,7 +15,8 @@ void explore(const ExplorerOptions& options, const std::function<void(const std:
   http.host = options.host;
   http.port = options.port;
   http.body_bytes = options.limits.body_bytes;
-  HttpServer server(http, [&](HttpRequest request, HttpReply reply) { api->handle(std::move(request), std::move(reply)); });
+  HttpServer server(http,
+                    [&](HttpRequest request, HttpReply reply) { api->handle(std::move(request), std::move(reply)); });
   struct End {
     std::optional<Api>& api;
     ~End() { api.reset(); }

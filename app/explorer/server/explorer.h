@@ -15,7 +15,7 @@ struct ExplorerOptions {
   std::vector<std::filesystem::path> models;  // folders
   std::string preferred;                      // name of the default model; none of that name: the first
   std::string host = "127.0.0.1";
-  std::uint16_t port = 0;                     // 0: any that is free
+  std::uint16_t port = 0;  // 0: any that is free
   Limits limits;
 };
 

@@ -25,10 +25,13 @@ class LogitsProbe : public Probe {
   Take take_;
 };
 
-std::span<const float> row_of(const Tensor& logits, std::int64_t row) { return {logits.row(row), static_cast<std::size_t>(logits.width())}; }
+std::span<const float> row_of(const Tensor& logits, std::int64_t row) {
+  return {logits.row(row), static_cast<std::size_t>(logits.width())};
+}
 
 // The tokens with their blank in front, without control tokens.
-std::string text_after(const Tokenizer& tokenizer, std::span<const std::int32_t> before, std::span<const std::int32_t> ids) {
+std::string text_after(const Tokenizer& tokenizer, std::span<const std::int32_t> before,
+                       std::span<const std::int32_t> ids) {
   StreamDecoder decoder(tokenizer);
   for (const std::int32_t id : before) decoder.push(id);
   std::string text;
@@ -68,8 +71,8 @@ void write_likely(JsonWriter& out, const Tokenizer& tokenizer, std::span<const L
   out.end_array();
 }
 
-Generation generate_openly(const LoadedModel& model, const PreparedInput& input, const RunEdits& edits, const GenerationRequest& request,
-                           const StopSignal& stop) {
+Generation generate_openly(const LoadedModel& model, const PreparedInput& input, const RunEdits& edits,
+                           const GenerationRequest& request, const StopSignal& stop) {
   const NoGradientScope no_gradients;
   const bool pair = !input.encoder.empty();
   const Tokenizer& tokenizer = *model.folder.target;
@@ -98,12 +101,15 @@ Generation generate_openly(const LoadedModel& model, const PreparedInput& input,
   LogitsProbe logits([&](const Tensor& rows, std::span<const std::int64_t> offsets) {
     if (request.strategy != Strategy::beam || likely.empty()) {
       // The first step has a row for every forced token and one more.
-      for (std::int64_t row = 0; row < rows.rows(); ++row) likely.push_back(likely_tokens(row_of(rows, row), request.top));
+      for (std::int64_t row = 0; row < rows.rows(); ++row)
+        likely.push_back(likely_tokens(row_of(rows, row), request.top));
       return;
     }
     for (std::size_t item = 0; item + 1 < offsets.size(); ++item) {
       const std::int64_t node = followed[item];
-      if (node >= 0) result.nodes[static_cast<std::size_t>(node)].next = likely_tokens(row_of(rows, offsets[item + 1] - 1), request.top);
+      if (node >= 0)
+        result.nodes[static_cast<std::size_t>(node)].next =
+            likely_tokens(row_of(rows, offsets[item + 1] - 1), request.top);
     }
   });
   const std::unique_ptr<EditingProbe> editing = edits.probe(model);
@@ -119,14 +125,21 @@ Generation generate_openly(const LoadedModel& model, const PreparedInput& input,
         // The forced tokens are a stem; their probabilities are known when the search is done.
         std::int64_t parent = -1;
         for (std::int64_t step = 0; step < forced; ++step) {
-          result.nodes.push_back({parent, step, request.prefix[static_cast<std::size_t>(step)], 0, false, false, likely[static_cast<std::size_t>(step + 1)]});
+          result.nodes.push_back({parent, step, request.prefix[static_cast<std::size_t>(step)], 0, false, false,
+                                  likely[static_cast<std::size_t>(step + 1)]});
           parent = static_cast<std::int64_t>(result.nodes.size()) - 1;
         }
         followed.push_back(parent);
       }
       std::vector<std::int64_t> next;
       const auto add = [&](const BeamEvent::Extension& extension, bool ended) {
-        result.nodes.push_back({followed[static_cast<std::size_t>(extension.parent)], event.length - 1, extension.id, extension.log_probability, ended, false, {}});
+        result.nodes.push_back({followed[static_cast<std::size_t>(extension.parent)],
+                                event.length - 1,
+                                extension.id,
+                                extension.log_probability,
+                                ended,
+                                false,
+                                {}});
         if (!ended) next.push_back(static_cast<std::int64_t>(result.nodes.size()) - 1);
       };
       for (const BeamEvent::Extension& extension : event.followed) add(extension, false);
@@ -134,7 +147,8 @@ Generation generate_openly(const LoadedModel& model, const PreparedInput& input,
       followed = std::move(next);
     };
   }
-  std::vector<Hypothesis> hypotheses = std::move(attend::generate(model.folder.model, std::span(&one, 1), with_tokens_of(tokenizer, options)).front());
+  std::vector<Hypothesis> hypotheses =
+      std::move(attend::generate(model.folder.model, std::span(&one, 1), with_tokens_of(tokenizer, options)).front());
 
   for (Hypothesis& hypothesis : hypotheses) {
     // The path through the tree: no two beginnings are alike, so tokens lead the way.
@@ -142,8 +156,9 @@ Generation generate_openly(const LoadedModel& model, const PreparedInput& input,
     std::vector<std::int64_t> path;
     if (request.strategy == Strategy::beam) {
       for (std::size_t step = 0; step < hypothesis.ids.size(); ++step) {
-        const auto found = std::find_if(result.nodes.begin(), result.nodes.end(),
-                                        [&](const GenerationNode& each) { return each.parent == node && each.token == hypothesis.ids[step]; });
+        const auto found = std::find_if(result.nodes.begin(), result.nodes.end(), [&](const GenerationNode& each) {
+          return each.parent == node && each.token == hypothesis.ids[step];
+        });
         if (found == result.nodes.end()) break;
         node = found - result.nodes.begin();
         found->kept = true;
@@ -157,9 +172,12 @@ Generation generate_openly(const LoadedModel& model, const PreparedInput& input,
         place.id = hypothesis.ids[step];
         place.log_probability = hypothesis.log_probabilities[step];
         place.forced = static_cast<std::int64_t>(step) < forced;
-        if (request.strategy != Strategy::beam) place.top = likely[step];
-        else if (step == 0) place.top = likely.front();
-        else if (step - 1 < path.size()) place.top = result.nodes[static_cast<std::size_t>(path[step - 1])].next;
+        if (request.strategy != Strategy::beam)
+          place.top = likely[step];
+        else if (step == 0)
+          place.top = likely.front();
+        else if (step - 1 < path.size())
+          place.top = result.nodes[static_cast<std::size_t>(path[step - 1])].next;
       }
     }
     result.results.push_back({node, std::move(hypothesis)});
@@ -167,10 +185,12 @@ Generation generate_openly(const LoadedModel& model, const PreparedInput& input,
   return result;
 }
 
-void write_generation(JsonWriter& out, const LoadedModel& model, const PreparedInput& input, const Generation& generation, bool tree) {
+void write_generation(JsonWriter& out, const LoadedModel& model, const PreparedInput& input,
+                      const Generation& generation, bool tree) {
   const Tokenizer& tokenizer = *model.folder.target;
   const TransformerConfig& config = model.config();
-  const std::int64_t row_bytes = config.decoder->layers * 2 * config.key_head_count() * config.head_width() * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t row_bytes = config.decoder->layers * 2 * config.key_head_count() * config.head_width() *
+                                 static_cast<std::int64_t>(sizeof(float));
   const std::vector<std::int32_t> before = input.encoder.empty() ? input.decoder : std::vector<std::int32_t>{};
   out.key("steps").begin_array();
   for (std::size_t step = 0; step < generation.steps.size(); ++step) {

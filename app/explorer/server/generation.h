@@ -17,13 +17,13 @@ namespace attend::explorer {
 
 struct GenerationRequest {
   Strategy strategy = Strategy::greedy;
-  std::int64_t steps = 32;             // tokens at most, the forced ones included
+  std::int64_t steps = 32;  // tokens at most, the forced ones included
   std::int64_t beams = 4, n_best = 1;
   double temperature = 1, top_p = 1;
   std::int64_t top_k = 0;
   std::uint64_t seed = 1;
   std::vector<std::int32_t> prefix;
-  std::int64_t top = 5;                // tokens told of every step
+  std::int64_t top = 5;  // tokens told of every step
 };
 
 struct Likely {
@@ -38,7 +38,7 @@ struct GenerationStep {
   std::int32_t id = 0;
   float log_probability = 0;
   bool forced = false;
-  std::vector<Likely> top;   // where this token was chosen
+  std::vector<Likely> top;  // where this token was chosen
 };
 struct GenerationNode {
   std::int64_t parent = -1, step = 0;
@@ -48,19 +48,20 @@ struct GenerationNode {
   std::vector<Likely> next;  // after it; empty where nothing was read after it
 };
 struct Generation {
-  std::vector<GenerationStep> steps;   // of the best result
-  std::vector<GenerationNode> nodes;   // of beam search
+  std::vector<GenerationStep> steps;  // of the best result
+  std::vector<GenerationNode> nodes;  // of beam search
   struct Result {
     std::int64_t node = 0;
     Hypothesis hypothesis;
   };
   std::vector<Result> results;
-  std::int64_t prompt = 0;             // tokens the decoder read first
+  std::int64_t prompt = 0;  // tokens the decoder read first
 };
 
 // `input` without its target: that is what is written.
-Generation generate_openly(const LoadedModel& model, const PreparedInput& input, const RunEdits& edits, const GenerationRequest& request,
-                           const StopSignal& stop);
-void write_generation(JsonWriter& out, const LoadedModel& model, const PreparedInput& input, const Generation& generation, bool tree);
+Generation generate_openly(const LoadedModel& model, const PreparedInput& input, const RunEdits& edits,
+                           const GenerationRequest& request, const StopSignal& stop);
+void write_generation(JsonWriter& out, const LoadedModel& model, const PreparedInput& input,
+                      const Generation& generation, bool tree);
 
 }  // namespace attend::explorer

@@ -29,22 +29,38 @@ constexpr Metric metrics[] = {
 
 // Everyday sentences and beginnings: enough to tell heads apart, few enough to be read in a second.
 constexpr const char* chinese[] = {
-    "我喜欢学习中文。", "他把书放在桌子上了。", "今天天气很好，我们去公园吧。", "你昨天为什么没有来？", "她每天早上喝一杯咖啡。", "这本书比那本书有意思。",
-    "如果明天下雨，我就待在家里。", "我的哥哥是一名医生。", "请你说慢一点。", "他们已经等了两个小时。", "我不知道他住在哪里。", "孩子们在院子里玩。",
-    "这件衣服太贵了。", "我从来没有去过北京。", "老师让我们写一篇文章。", "火车几点到？", "他说他会打电话给我。", "桌子上有三个苹果。"};
-constexpr const char* english[] = {
-    "I like learning Chinese.", "She gave her brother the old map.", "If it rains tomorrow, we will stay at home.", "Where did you put my keys?",
-    "He has been waiting for two hours.", "The book on the table is mine.", "My brother is a doctor.", "Please speak more slowly.", "They went to the park because the weather was good.",
-    "I have never been to Beijing.", "What time does the train arrive?", "She drinks a cup of coffee every morning.", "Tom asked Mary to help him.", "This dress is too expensive.",
-    "I do not know where he lives.", "The children are playing in the garden.", "He said that he would call me.", "There are three apples on the table."};
-constexpr const char* beginnings[] = {"明月", "春风", "青山", "白云", "江上", "故人", "Once upon a time", "The little girl", "One day", "He said", "In the morning", "There was"};
+    "我喜欢学习中文。",       "他把书放在桌子上了。",   "今天天气很好，我们去公园吧。", "你昨天为什么没有来？",
+    "她每天早上喝一杯咖啡。", "这本书比那本书有意思。", "如果明天下雨，我就待在家里。", "我的哥哥是一名医生。",
+    "请你说慢一点。",         "他们已经等了两个小时。", "我不知道他住在哪里。",         "孩子们在院子里玩。",
+    "这件衣服太贵了。",       "我从来没有去过北京。",   "老师让我们写一篇文章。",       "火车几点到？",
+    "他说他会打电话给我。",   "桌子上有三个苹果。"};
+constexpr const char* english[] = {"I like learning Chinese.",
+                                   "She gave her brother the old map.",
+                                   "If it rains tomorrow, we will stay at home.",
+                                   "Where did you put my keys?",
+                                   "He has been waiting for two hours.",
+                                   "The book on the table is mine.",
+                                   "My brother is a doctor.",
+                                   "Please speak more slowly.",
+                                   "They went to the park because the weather was good.",
+                                   "I have never been to Beijing.",
+                                   "What time does the train arrive?",
+                                   "She drinks a cup of coffee every morning.",
+                                   "Tom asked Mary to help him.",
+                                   "This dress is too expensive.",
+                                   "I do not know where he lives.",
+                                   "The children are playing in the garden.",
+                                   "He said that he would call me.",
+                                   "There are three apples on the table."};
+constexpr const char* beginnings[] = {
+    "明月",    "春风",    "青山",           "白云",     "江上", "故人", "Once upon a time", "The little girl",
+    "One day", "He said", "In the morning", "There was"};
 
 std::vector<std::int32_t> known_tokens(const Tokenizer& tokenizer, const char* text) {
   try {
     std::vector<std::int32_t> ids = tokenizer.encode(text);
     if (std::find(ids.begin(), ids.end(), tokenizer.specials().unknown) == ids.end()) return ids;
-  } catch (const Error&) {
-  }
+  } catch (const Error&) {}
   return {};
 }
 
@@ -54,9 +70,14 @@ std::vector<InputRequest> corpus_of(const LoadedModel& model) {
   std::vector<InputRequest> inputs;
   const TransformerConfig& config = model.config();
   const Task& task = model.folder.task;
-  const auto speaks = [&](const char* language) { return task.languages.empty() || std::find(task.languages.begin(), task.languages.end(), language) != task.languages.end(); };
+  const auto speaks = [&](const char* language) {
+    return task.languages.empty() ||
+           std::find(task.languages.begin(), task.languages.end(), language) != task.languages.end();
+  };
   const auto add_pairs = [&](std::span<const char* const> sentences, const char* language) {
-    if (!speaks(language) || (task.target_tags.empty() && !task.languages.empty() && task.languages.front() != language)) return;
+    if (!speaks(language) ||
+        (task.target_tags.empty() && !task.languages.empty() && task.languages.front() != language))
+      return;
     for (const char* text : sentences) {
       if (known_tokens(*model.folder.source, text).empty()) continue;
       InputRequest& input = inputs.emplace_back();
@@ -96,19 +117,23 @@ void go_on(const LoadedModel& model, std::vector<std::int32_t>& ids, std::int64_
   if (options.max_length < 1) return;
   options.cancelled = [&] { return stop.stopped(); };
   const DecodeInput input{{}, ids, {}, number};
-  const auto written = generate(model.folder.model, std::span(&input, 1), with_tokens_of(*model.folder.target, options));
+  const auto written =
+      generate(model.folder.model, std::span(&input, 1), with_tokens_of(*model.folder.target, options));
   const Hypothesis& best = written.front().front();
   ids.insert(ids.end(), best.ids.begin(), best.ids.end() - (best.finished ? 1 : 0));
 }
 
 }  // namespace
 
-void write_heads(JsonWriter& out, const LoadedModel& model, std::vector<InputRequest> inputs, const Limits& limits, const StopSignal& stop) {
+void write_heads(JsonWriter& out, const LoadedModel& model, std::vector<InputRequest> inputs, const Limits& limits,
+                 const StopSignal& stop) {
   const NoGradientScope no_gradients;
   const TransformerConfig& config = model.config();
   const bool own = inputs.empty();
   if (own) inputs = corpus_of(model);
-  if (inputs.empty()) throw Error(ErrorKind::argument, "inputs", "are missing, and none of the examples fits this model", "give some texts");
+  if (inputs.empty())
+    throw Error(ErrorKind::argument, "inputs", "are missing, and none of the examples fits this model",
+                "give some texts");
   std::vector<HeadItem> items;
   std::int64_t tokens = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -130,7 +155,9 @@ void write_heads(JsonWriter& out, const LoadedModel& model, std::vector<InputReq
   // Only what some head of this model can show.
   std::vector<Metric> shown;
   for (const Metric& metric : metrics)
-    if (std::any_of(report.heads.begin(), report.heads.end(), [&](const HeadScores& head) { return !std::isnan(head[metric.behaviour]); })) shown.push_back(metric);
+    if (std::any_of(report.heads.begin(), report.heads.end(),
+                    [&](const HeadScores& head) { return !std::isnan(head[metric.behaviour]); }))
+      shown.push_back(metric);
   out.key("metrics").begin_array();
   for (const Metric& metric : shown) {
     out.begin_object();

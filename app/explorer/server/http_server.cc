@@ -29,7 +29,8 @@ using tcp = asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* policy =
-    "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data: blob:; connect-src "
+    "'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 std::string lower(std::string_view text) {
@@ -48,7 +49,9 @@ int digit(char c) {
 
 // The path of a request target, decoded. Throws ApiError 400.
 std::string path_of(std::string_view target) {
-  const auto refuse = [](const char* what) { throw ApiError(400, "format", "path", what, "ask for / or for what doc/EXPLORER-API.md lists"); };
+  const auto refuse = [](const char* what) {
+    throw ApiError(400, "format", "path", what, "ask for / or for what doc/EXPLORER-API.md lists");
+  };
   target = target.substr(0, target.find_first_of("?#"));
   if (target.empty() || target.front() != '/') refuse("does not begin with /");
   std::string path;
@@ -57,7 +60,8 @@ std::string path_of(std::string_view target) {
       path += target[i];
       continue;
     }
-    const int high = i + 2 < target.size() ? digit(target[i + 1]) : -1, low = i + 2 < target.size() ? digit(target[i + 2]) : -1;
+    const int high = i + 2 < target.size() ? digit(target[i + 1]) : -1,
+              low = i + 2 < target.size() ? digit(target[i + 2]) : -1;
     if (high < 0 || low < 0) refuse("has a % that is no percent-encoding");
     path += static_cast<char>(high * 16 + low);
     i += 2;
@@ -73,7 +77,9 @@ std::string path_of(std::string_view target) {
 }
 
 // "127.0.0.1:8421" from address and port, as browsers write it in Host and Origin.
-std::string authority(const std::string& host, std::uint16_t port) { return port == 80 ? host : host + ":" + std::to_string(port); }
+std::string authority(const std::string& host, std::uint16_t port) {
+  return port == 80 ? host : host + ":" + std::to_string(port);
+}
 
 std::string bracketed(const asio::ip::address& address) {
   return address.is_v6() ? "[" + address.to_string() + "]" : address.to_string();
@@ -112,12 +118,16 @@ struct HttpServer::Core {
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, HttpServer::Core& core)
-      : stream_(std::move(socket)), core_(&core), buffer_(static_cast<std::size_t>(core_->options.header_bytes) + (64 << 10)) {
+      : stream_(std::move(socket)),
+        core_(&core),
+        buffer_(static_cast<std::size_t>(core_->options.header_bytes) + (64 << 10)) {
     beast::error_code ignored;
     stream_.socket().set_option(tcp::no_delay(true), ignored);
   }
 
-  void start() { asio::dispatch(stream_.get_executor(), [self = shared_from_this()] { self->await_request(); }); }
+  void start() {
+    asio::dispatch(stream_.get_executor(), [self = shared_from_this()] { self->await_request(); });
+  }
 
   // When the client last did something; never while the engine works for it.
   Clock::rep silent_since() const { return silent_since_.load(); }
@@ -138,11 +148,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
     silent_since_ = Clock::now().time_since_epoch().count();
     if (buffer_.size() > 0) return read_header();
     stream_.expires_after(core_->options.idle);
-    stream_.async_read_some(buffer_.prepare(4096), [self = shared_from_this()](beast::error_code code, std::size_t bytes) {
-      if (code) return self->close();
-      self->buffer_.commit(bytes);
-      self->read_header();
-    });
+    stream_.async_read_some(buffer_.prepare(4096),
+                            [self = shared_from_this()](beast::error_code code, std::size_t bytes) {
+                              if (code) return self->close();
+                              self->buffer_.commit(bytes);
+                              self->read_header();
+                            });
   }
 
   void read_header() {
@@ -150,20 +161,23 @@ class Connection : public std::enable_shared_from_this<Connection> {
     parser_->header_limit(static_cast<std::uint32_t>(core_->options.header_bytes));
     parser_->body_limit(static_cast<std::uint64_t>(core_->options.body_bytes));
     stream_.expires_after(core_->options.read);
-    http::async_read_header(stream_, buffer_, *parser_, [self = shared_from_this()](beast::error_code code, std::size_t) {
-      if (code) return self->refuse_bytes(code);
-      // curl asks before it sends a large body.
-      if (lower(std::string(self->parser_->get()[http::field::expect])) == "100-continue") return self->send_continue();
-      self->read_body();
-    });
+    http::async_read_header(stream_, buffer_, *parser_,
+                            [self = shared_from_this()](beast::error_code code, std::size_t) {
+                              if (code) return self->refuse_bytes(code);
+                              // curl asks before it sends a large body.
+                              if (lower(std::string(self->parser_->get()[http::field::expect])) == "100-continue")
+                                return self->send_continue();
+                              self->read_body();
+                            });
   }
 
   void send_continue() {
     static constexpr std::string_view line = "HTTP/1.1 100 Continue\r\n\r\n";
-    asio::async_write(stream_, asio::buffer(line.data(), line.size()), [self = shared_from_this()](beast::error_code code, std::size_t) {
-      if (code) return self->close();
-      self->read_body();
-    });
+    asio::async_write(stream_, asio::buffer(line.data(), line.size()),
+                      [self = shared_from_this()](beast::error_code code, std::size_t) {
+                        if (code) return self->close();
+                        self->read_body();
+                      });
   }
 
   void read_body() {
@@ -177,10 +191,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void refuse_bytes(beast::error_code code) {
     keep_ = false;
     if (code == http::error::body_limit)
-      return send(error_response(ApiError(413, "limit", "body", join("is longer than the ", core_->options.body_bytes, " bytes allowed"))));
+      return send(error_response(
+          ApiError(413, "limit", "body", join("is longer than the ", core_->options.body_bytes, " bytes allowed"))));
     if (code == http::error::header_limit || code == http::error::buffer_overflow)
-      return send(error_response(ApiError(431, "limit", "header", join("is longer than the ", core_->options.header_bytes, " bytes allowed"))));
-    const bool dropped = code == http::error::end_of_stream || code == http::error::partial_message || code == beast::error::timeout;
+      return send(error_response(ApiError(431, "limit", "header",
+                                          join("is longer than the ", core_->options.header_bytes, " bytes allowed"))));
+    const bool dropped =
+        code == http::error::end_of_stream || code == http::error::partial_message || code == beast::error::timeout;
     if (dropped || code.category() != http::make_error_code(http::error::end_of_stream).category()) return close();
     send(error_response(ApiError(400, "format", "request", "is not HTTP: " + code.message())));
   }
@@ -231,7 +248,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     });
   }
 
-  // A page of another site must not reach the engine by a name that it lets point here, nor by a form or script of its own.
+  // A page of another site must not reach the engine by a name that it lets point here, nor by a form or script of its
+  // own.
   void check_origin(const http::request<http::string_body>& message) const {
     const std::string host = lower(std::string(message[http::field::host]));
     if (message.count(http::field::host) != 1 || !core_->allowed(host)) {
@@ -240,14 +258,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
     if (message.count(http::field::origin) == 0) return;
     const std::string origin = lower(std::string(message[http::field::origin]));
-    if (message.count(http::field::origin) != 1 || !origin.starts_with("http://") || !core_->allowed(origin.substr(7))) {
-      throw ApiError(403, "refused", "Origin", join("is \"", origin.substr(0, 100), "\", another site"), "open the page from this server");
+    if (message.count(http::field::origin) != 1 || !origin.starts_with("http://") ||
+        !core_->allowed(origin.substr(7))) {
+      throw ApiError(403, "refused", "Origin", join("is \"", origin.substr(0, 100), "\", another site"),
+                     "open the page from this server");
     }
   }
 
   void send(HttpResponse&& response) {
     silent_since_ = Clock::now().time_since_epoch().count();
-    auto message = std::make_shared<http::response<http::string_body>>(static_cast<http::status>(response.status), version_ ? version_ : 11u);
+    auto message = std::make_shared<http::response<http::string_body>>(static_cast<http::status>(response.status),
+                                                                       version_ ? version_ : 11u);
     message->set(http::field::server, join("attend/", version()));
     message->set(http::field::content_type, response.content_type);
     message->set("Content-Security-Policy", policy);
@@ -274,7 +295,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (!head_) return http::async_write(stream_, *message, done);
     // The header alone, with the length that the body would have.
     auto serializer = std::make_shared<http::response_serializer<http::string_body>>(*message);
-    http::async_write_header(stream_, *serializer, [serializer, done](beast::error_code code, std::size_t bytes) { done(code, bytes); });
+    http::async_write_header(stream_, *serializer,
+                             [serializer, done](beast::error_code code, std::size_t bytes) { done(code, bytes); });
   }
 
   // Closing while the client still sends would take the answer from it: what comes is read away for a moment.
@@ -287,11 +309,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   void drain_more(std::int64_t left) {
     buffer_.clear();
-    stream_.async_read_some(buffer_.prepare(32 << 10), [self = shared_from_this(), left](beast::error_code code, std::size_t bytes) {
-      const std::int64_t rest = left - static_cast<std::int64_t>(bytes);
-      if (code || rest <= 0) return self->close();
-      self->drain_more(rest);
-    });
+    stream_.async_read_some(buffer_.prepare(32 << 10),
+                            [self = shared_from_this(), left](beast::error_code code, std::size_t bytes) {
+                              const std::int64_t rest = left - static_cast<std::int64_t>(bytes);
+                              if (code || rest <= 0) return self->close();
+                              self->drain_more(rest);
+                            });
   }
 
   beast::tcp_stream stream_;
@@ -321,7 +344,8 @@ void HttpServer::Core::bind() {
   boost::system::error_code code;
   const asio::ip::address address = asio::ip::make_address(host, code);
   if (code)
-    throw Error(ErrorKind::argument, "--host", join("\"", options.host, "\" is no address"), "give an address of this machine, such as 127.0.0.1");
+    throw Error(ErrorKind::argument, "--host", join("\"", options.host, "\" is no address"),
+                "give an address of this machine, such as 127.0.0.1");
   const auto listen = [&](tcp::acceptor& place, std::uint16_t port) {
     boost::system::error_code result;
     const tcp::endpoint wanted(address, port);
@@ -343,11 +367,14 @@ void HttpServer::Core::bind() {
       throw Error(ErrorKind::file, join("port ", options.port), "is taken by another program",
                   join("use --port ", port, ", which is free, or --port 0 for any"));
     }
-    throw Error(ErrorKind::file, join("port ", options.port), "is taken by another program", "use --port 0 for any that is free");
+    throw Error(ErrorKind::file, join("port ", options.port), "is taken by another program",
+                "use --port 0 for any that is free");
   }
   if (code == boost::system::errc::address_not_available || code == asio::error::address_family_not_supported)
     throw Error(ErrorKind::argument, "--host", join(options.host, " is no address of this machine"));
-  if (code) throw Error(ErrorKind::file, join(host, " port ", options.port), join("cannot be used: ", code.message()), "use another --port");
+  if (code)
+    throw Error(ErrorKind::file, join(host, " port ", options.port), join("cannot be used: ", code.message()),
+                "use another --port");
   endpoint = acceptor.local_endpoint();
   any_address = address.is_unspecified();
   port_suffix = authority("", endpoint.port());
@@ -395,8 +422,10 @@ void HttpServer::Core::add(tcp::socket socket) {
       }
       ++place;
     }
-    if (alive < options.connections) silent.reset();
-    else if (!silent) return;  // the engine works for all of them
+    if (alive < options.connections)
+      silent.reset();
+    else if (!silent)
+      return;  // the engine works for all of them
     connections.push_back(connection);
   }
   if (silent) silent->shut();
@@ -414,7 +443,8 @@ void HttpServer::Core::serve() {
   }
 }
 
-HttpServer::HttpServer(HttpOptions options, HttpHandler handler) : core_(std::make_unique<Core>(std::move(options), std::move(handler))) {
+HttpServer::HttpServer(HttpOptions options, HttpHandler handler)
+    : core_(std::make_unique<Core>(std::move(options), std::move(handler))) {
   core_->bind();
 }
 

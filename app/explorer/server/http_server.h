@@ -14,8 +14,8 @@
 namespace attend::explorer {
 
 struct HttpRequest {
-  std::string method;        // "GET"
-  std::string path;          // percent-decoded, well-formed UTF-8, begins with '/', without "." and ".." parts; no query
+  std::string method;  // "GET"
+  std::string path;    // percent-decoded, well-formed UTF-8, begins with '/', without "." and ".." parts; no query
   std::string content_type;  // without parameters, in lower case
   std::string if_none_match;
   std::string body;
@@ -39,7 +39,7 @@ struct HttpOptions {
   std::uint16_t port = 0;          // 0: any that is free
   std::int64_t header_bytes = 16 << 10;
   std::int64_t body_bytes = 8 << 20;
-  std::int64_t connections = 128;  // beyond, the one that has been silent longest is closed
+  std::int64_t connections = 128;          // beyond, the one that has been silent longest is closed
   std::chrono::milliseconds idle{75000};   // between two requests
   std::chrono::milliseconds read{20000};   // for a whole request, from its first byte
   std::chrono::milliseconds write{60000};  // for a whole response
@@ -56,8 +56,8 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
 
   std::uint16_t port() const;
-  std::string url() const;       // "http://127.0.0.1:8421/"
-  bool loopback() const;         // only this machine can reach it
+  std::string url() const;  // "http://127.0.0.1:8421/"
+  bool loopback() const;    // only this machine can reach it
 
   void stop_on_signals();  // from now on SIGINT and SIGTERM stop it
   void run();              // serves until it is stopped

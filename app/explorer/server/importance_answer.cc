@@ -12,7 +12,9 @@ namespace {
 // Weights, writes and first-order effects of so many edges at most are held as matrices.
 constexpr std::int64_t most_matrix_cells = std::int64_t{8} << 20;
 
-bool has(const std::vector<EdgeMeasure>& methods, EdgeMeasure method) { return std::find(methods.begin(), methods.end(), method) != methods.end(); }
+bool has(const std::vector<EdgeMeasure>& methods, EdgeMeasure method) {
+  return std::find(methods.begin(), methods.end(), method) != methods.end();
+}
 
 AttentionPlace place_of(const HeadPlace& head) { return {head.stack, head.layer, head.part}; }
 
@@ -28,13 +30,16 @@ void check_index(const char* name, std::int64_t index, std::int64_t size) {
 
 }  // namespace
 
-void write_importance(JsonWriter& out, const Run& run, const ImportanceRequest& request, const Limits& limits, const StopSignal& stop) {
+void write_importance(JsonWriter& out, const Run& run, const ImportanceRequest& request, const Limits& limits,
+                      const StopSignal& stop) {
   const Model& engine = run.model().folder.model;
   const TransformerConfig& config = engine.config();
   const Tensor& logits = run.logits();
-  if (!logits.defined()) throw Error(ErrorKind::argument, "target", join(run.model().name, " predicts no tokens"), "choose another model");
+  if (!logits.defined())
+    throw Error(ErrorKind::argument, "target", join(run.model().name, " predicts no tokens"), "choose another model");
   if (!run.edits().key().empty())
-    throw Error(ErrorKind::argument, "edits", "are not taken into account by this measure", "leave them out, or switch them off");
+    throw Error(ErrorKind::argument, "edits", "are not taken into account by this measure",
+                "leave them out, or switch them off");
   attend::ModelInput input;
   input.source = run.input().encoder;
   input.ids = run.input().decoder;
@@ -42,7 +47,9 @@ void write_importance(JsonWriter& out, const Run& run, const ImportanceRequest& 
   const std::int64_t row = request.row.value_or(logits.rows() - 1);
   check_index("target.row", row, logits.rows());
   std::int32_t token = request.token.value_or(-1);
-  if (token < 0) token = static_cast<std::int32_t>(std::max_element(logits.row(row), logits.row(row) + logits.width()) - logits.row(row));
+  if (token < 0)
+    token = static_cast<std::int32_t>(std::max_element(logits.row(row), logits.row(row) + logits.width()) -
+                                      logits.row(row));
   check_index("target.token", token, logits.width());
   if (request.versus) check_index("target.versus", *request.versus, logits.width());
   // Positions of targets are rows of the stack, where a class token comes first.
@@ -50,9 +57,12 @@ void write_importance(JsonWriter& out, const Run& run, const ImportanceRequest& 
   const Target target = request.versus ? difference_of(token, *request.versus, position) : logit_of(token, position);
 
   EdgeOptions options;
-  if (request.place) options.heads.push_back({request.place->stack, request.place->layer, request.place->part, static_cast<int>(request.head.value_or(-1))});
+  if (request.place)
+    options.heads.push_back(
+        {request.place->stack, request.place->layer, request.place->part, static_cast<int>(request.head.value_or(-1))});
   if (request.head) check_index("head", *request.head, config.heads);
-  const std::int64_t encoder_rows = static_cast<std::int64_t>(input.source.size()), decoder_rows = static_cast<std::int64_t>(input.ids.size());
+  const std::int64_t encoder_rows = static_cast<std::int64_t>(input.source.size()),
+                     decoder_rows = static_cast<std::int64_t>(input.ids.size());
   std::int64_t cells = 0;
   for (const AttentionPlace& place : attentions_of(config)) {
     if (request.place && place != *request.place) continue;
@@ -64,7 +74,9 @@ void write_importance(JsonWriter& out, const Run& run, const ImportanceRequest& 
   options.weight = options.write = true;
   options.first_order = has(request.methods, EdgeMeasure::first_order);
   // What chooses the edges: the best of the methods that are cheap for all.
-  options.by = options.first_order ? EdgeMeasure::first_order : has(request.methods, EdgeMeasure::write) ? EdgeMeasure::write : EdgeMeasure::weight;
+  options.by = options.first_order                        ? EdgeMeasure::first_order
+               : has(request.methods, EdgeMeasure::write) ? EdgeMeasure::write
+                                                          : EdgeMeasure::weight;
   if (!request.query && cells > most_matrix_cells) options.top = request.top;
   stop.check();
   const EdgeReport report = edge_effects(engine, input, target, options);
@@ -87,7 +99,8 @@ void write_importance(JsonWriter& out, const Run& run, const ImportanceRequest& 
   }
   if (has(request.methods, EdgeMeasure::exact)) {
     if (static_cast<std::int64_t>(edges.size()) > limits.exact_edges)
-      throw over_limit("importance", "edges to cut", edges.size(), limits.exact_edges, "narrow them by attention, head and query");
+      throw over_limit("importance", "edges to cut", edges.size(), limits.exact_edges,
+                       "narrow them by attention, head and query");
     // Some at a time, so that a newer request need not wait.
     constexpr std::size_t at_once = 256;
     for (std::size_t begin = 0; begin < edges.size(); begin += at_once) {
@@ -105,8 +118,10 @@ void write_importance(JsonWriter& out, const Run& run, const ImportanceRequest& 
   out.field("row", row);
   out.field("token", token);
   out.key("versus");
-  if (request.versus) out.value(*request.versus);
-  else out.null();
+  if (request.versus)
+    out.value(*request.versus);
+  else
+    out.null();
   out.field("value", static_cast<float>(report.target));
   out.end_object();
   out.key("methods").begin_array();
@@ -119,10 +134,13 @@ void write_importance(JsonWriter& out, const Run& run, const ImportanceRequest& 
     out.field("head", edge.edge.head.head);
     out.field("query", edge.edge.query);
     out.field("key", edge.edge.key);
-    for (const EdgeMeasure method : {EdgeMeasure::weight, EdgeMeasure::write, EdgeMeasure::first_order, EdgeMeasure::exact}) {
+    for (const EdgeMeasure method :
+         {EdgeMeasure::weight, EdgeMeasure::write, EdgeMeasure::first_order, EdgeMeasure::exact}) {
       out.key(name_of(method));
-      if (has(request.methods, method)) out.value(static_cast<float>(told(edge, method)));
-      else out.null();
+      if (has(request.methods, method))
+        out.value(static_cast<float>(told(edge, method)));
+      else
+        out.null();
     }
     out.end_object();
   }
@@ -162,11 +180,15 @@ void write_importance(JsonWriter& out, const Run& run, const ImportanceRequest& 
       out.field("weight", static_cast<float>(sum_of(head.weight)));
       out.field("write", static_cast<float>(sum_of(head.write)));
       out.key("first_order");
-      if (effects.empty()) out.null();
-      else out.value(static_cast<float>(-effects[i].first_order));
+      if (effects.empty())
+        out.null();
+      else
+        out.value(static_cast<float>(-effects[i].first_order));
       out.key("exact");
-      if (effects.empty()) out.null();
-      else out.value(static_cast<float>(-effects[i].exact));
+      if (effects.empty())
+        out.null();
+      else
+        out.value(static_cast<float>(-effects[i].exact));
       out.end_object();
     }
   }

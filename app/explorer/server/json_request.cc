@@ -15,9 +15,12 @@ constexpr std::size_t most_depth = 16;
 // What a message quotes of a value that somebody sent.
 std::string shown(const Json& value) {
   switch (value.type()) {
-    case Json::value_t::object: return "an object";
-    case Json::value_t::array: return "an array";
-    default: break;
+    case Json::value_t::object:
+      return "an object";
+    case Json::value_t::array:
+      return "an array";
+    default:
+      break;
   }
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (text.size() <= 40) return text;
@@ -48,7 +51,8 @@ class Builder : public nlohmann::json_sax<Json> {
   bool end_array() override { return close(); }
   bool key(string_t& name) override {
     if (open_.back()->contains(name))
-      throw Error(ErrorKind::format, "body", join("the field ", shown(Json(name)), " stands twice in one object"), "leave one out");
+      throw Error(ErrorKind::format, "body", join("the field ", shown(Json(name)), " stands twice in one object"),
+                  "leave one out");
     key_ = std::move(name);
     return true;
   }
@@ -251,7 +255,8 @@ std::vector<std::int64_t> Fields::integers(const char* name, std::int64_t low, s
   const std::string where = path(name);
   if (!value->is_array()) wrong_type(where, *value, "an array of whole numbers");
   if (static_cast<std::int64_t>(value->size()) > most) throw over_limit(where, "numbers", value->size(), most);
-  for (std::size_t i = 0; i < value->size(); ++i) result.push_back(integer_of((*value)[i], join(where, '[', i, ']'), low, high));
+  for (std::size_t i = 0; i < value->size(); ++i)
+    result.push_back(integer_of((*value)[i], join(where, '[', i, ']'), low, high));
   return result;
 }
 

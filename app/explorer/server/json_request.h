@@ -28,8 +28,8 @@ class Fields {
   // Error(argument) unless `object` is one. `where` is its place in the request, "" for the whole.
   Fields(const Json& object, std::string where);
 
-  const Json* find(const char* name);            // null when absent
-  const Json& need(const char* name);            // Error(argument) when absent
+  const Json* find(const char* name);             // null when absent
+  const Json& need(const char* name);             // Error(argument) when absent
   std::string path(std::string_view name) const;  // place of a field, for messages
   const std::string& where() const { return where_; }
 

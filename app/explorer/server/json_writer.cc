@@ -20,8 +20,10 @@ JsonWriter& JsonWriter::null() {
 
 JsonWriter& JsonWriter::value(std::string_view text) {
   comma();
-  if (find_invalid_utf8(text) == std::string_view::npos) quoted(text);
-  else quoted(replace_invalid_utf8(text));
+  if (find_invalid_utf8(text) == std::string_view::npos)
+    quoted(text);
+  else
+    quoted(replace_invalid_utf8(text));
   return *this;
 }
 
@@ -43,11 +45,21 @@ void JsonWriter::quoted(std::string_view text) {
   text_ += '"';
   for (const char character : text) {
     switch (character) {
-      case '"': text_ += "\\\""; break;
-      case '\\': text_ += "\\\\"; break;
-      case '\n': text_ += "\\n"; break;
-      case '\r': text_ += "\\r"; break;
-      case '\t': text_ += "\\t"; break;
+      case '"':
+        text_ += "\\\"";
+        break;
+      case '\\':
+        text_ += "\\\\";
+        break;
+      case '\n':
+        text_ += "\\n";
+        break;
+      case '\r':
+        text_ += "\\r";
+        break;
+      case '\t':
+        text_ += "\\t";
+        break;
       default:
         if (static_cast<unsigned char>(character) < 0x20) {
           static constexpr char hexadecimal[] = "0123456789abcdef";

@@ -29,8 +29,7 @@ class JsonWriter {
   JsonWriter& value(const char* text) { return value(std::string_view(text)); }
   JsonWriter& value(const std::string& text) { return value(std::string_view(text)); }
   template <typename Number>
-    requires std::is_arithmetic_v<Number>
-  JsonWriter& value(Number number) {
+  requires std::is_arithmetic_v<Number> JsonWriter& value(Number number) {
     comma();
     if constexpr (std::is_same_v<Number, bool>) {
       text_ += number ? "true" : "false";
@@ -48,8 +47,7 @@ class JsonWriter {
     return *this;
   }
   template <typename Number>
-    requires std::is_arithmetic_v<Number>
-  JsonWriter& value(std::span<const Number> row) {
+  requires std::is_arithmetic_v<Number> JsonWriter& value(std::span<const Number> row) {
     begin_array();
     for (const Number number : row) value(number);
     return end_array();

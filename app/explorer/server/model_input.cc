@@ -8,27 +8,32 @@
 namespace attend::explorer {
 namespace {
 
-void read_text(Fields& fields, const char* name, const char* ids_name, std::optional<TextInput>& place, const Limits& limits) {
+void read_text(Fields& fields, const char* name, const char* ids_name, std::optional<TextInput>& place,
+               const Limits& limits) {
   const bool text = fields.find(name) != nullptr, ids = fields.find(ids_name) != nullptr;
   if (text && ids)
     throw Error(ErrorKind::argument, fields.where(), join("has both ", name, " and ", ids_name), "give one of them");
   if (text) place = TextInput{fields.text(name), {}, false};
   if (!ids) return;
   place = TextInput{{}, {}, true};
-  for (const std::int64_t id : fields.integers(ids_name, 0, INT32_MAX, limits.tokens)) place->ids.push_back(static_cast<std::int32_t>(id));
+  for (const std::int64_t id : fields.integers(ids_name, 0, INT32_MAX, limits.tokens))
+    place->ids.push_back(static_cast<std::int32_t>(id));
 }
 
 // The tokens of a text, without ends.
-std::vector<std::int32_t> tokens_of(const Tokenizer& tokenizer, const TextInput& input, const char* name, const Limits& limits) {
+std::vector<std::int32_t> tokens_of(const Tokenizer& tokenizer, const TextInput& input, const char* name,
+                                    const Limits& limits) {
   if (input.by_ids) {
     for (const std::int32_t id : input.ids)
       if (id >= tokenizer.size())
-        throw Error(ErrorKind::argument, join("input.", name, "_ids"), join("holds ", id), join("the vocabulary has ids 0 to ", tokenizer.size() - 1));
+        throw Error(ErrorKind::argument, join("input.", name, "_ids"), join("holds ", id),
+                    join("the vocabulary has ids 0 to ", tokenizer.size() - 1));
     return input.ids;
   }
   try {
     std::vector<std::int32_t> ids = tokenizer.encode(input.text);
-    if (static_cast<std::int64_t>(ids.size()) > limits.tokens) throw over_limit(join("input.", name), "tokens", ids.size(), limits.tokens);
+    if (static_cast<std::int64_t>(ids.size()) > limits.tokens)
+      throw over_limit(join("input.", name), "tokens", ids.size(), limits.tokens);
     return ids;
   } catch (const Error& error) {
     throw Error(error.kind(), join("input.", name), error.what_happened(), error.advice());
@@ -38,17 +43,21 @@ std::vector<std::int32_t> tokens_of(const Tokenizer& tokenizer, const TextInput&
 void check_length(std::size_t length, const LoadedModel& model, const char* name, bool class_token = false) {
   const auto rows = static_cast<std::int64_t>(length) + (class_token ? 1 : 0);
   if (rows > model.config().max_positions)
-    throw Error(ErrorKind::text, join("input.", name), join("has ", rows, " tokens with its ends, and the model reads at most ", model.config().max_positions),
+    throw Error(ErrorKind::text, join("input.", name),
+                join("has ", rows, " tokens with its ends, and the model reads at most ", model.config().max_positions),
                 "shorten it");
 }
 
 void refuse_text(const std::optional<TextInput>& text, const LoadedModel& model, const char* name, const char* wanted) {
   if (text)
-    throw Error(ErrorKind::argument, "input", join("has ", name, ", and ", model.name, " is of the family ", family_of(model.config())), join("give ", wanted));
+    throw Error(ErrorKind::argument, "input",
+                join("has ", name, ", and ", model.name, " is of the family ", family_of(model.config())),
+                join("give ", wanted));
 }
 
 const Tokenizer& need_tokenizer(const std::shared_ptr<const Tokenizer>& tokenizer, const LoadedModel& model) {
-  if (!tokenizer) throw Error(ErrorKind::argument, "input", join(model.name, " reads features, not text"), "choose a model of text");
+  if (!tokenizer)
+    throw Error(ErrorKind::argument, "input", join(model.name, " reads features, not text"), "choose a model of text");
   return *tokenizer;
 }
 
@@ -57,12 +66,12 @@ TextInput text_or_ids(const Tokenizer& tokenizer, std::vector<std::int32_t> ids)
   std::string text = tokenizer.decode(ids);
   try {
     if (tokenizer.encode(text) == ids) return {std::move(text), {}, false};
-  } catch (const Error&) {
-  }
+  } catch (const Error&) {}
   return {{}, std::move(ids), true};
 }
 
-PreparedInput read_pair(const LoadedModel& model, InputRequest request, const Limits& limits, bool write, const std::function<bool()>& stopped) {
+PreparedInput read_pair(const LoadedModel& model, InputRequest request, const Limits& limits, bool write,
+                        const std::function<bool()>& stopped) {
   const Tokenizer& source = need_tokenizer(model.folder.source, model);
   const Tokenizer& target = need_tokenizer(model.folder.target, model);
   const Task& task = model.folder.task;
@@ -74,12 +83,15 @@ PreparedInput read_pair(const LoadedModel& model, InputRequest request, const Li
   if (!task.languages.empty() && request.language.empty()) {
     if (request.source->by_ids && !task.target_tags.empty())
       throw Error(ErrorKind::argument, "input.language", "is missing, and ids do not tell it");
-    request.language = request.source->by_ids ? task.languages.back() : translator.direction(request.source->text).second;
+    request.language =
+        request.source->by_ids ? task.languages.back() : translator.direction(request.source->text).second;
   }
-  if (!request.language.empty() && std::find(task.languages.begin(), task.languages.end(), request.language) == task.languages.end()) {
+  if (!request.language.empty() &&
+      std::find(task.languages.begin(), task.languages.end(), request.language) == task.languages.end()) {
     std::string known;
     for (const std::string& language : task.languages) known += (known.empty() ? "" : ", ") + language;
-    throw Error(ErrorKind::argument, "input.language", join("is \"", request.language.substr(0, 40), "\", which ", model.name, " does not know"),
+    throw Error(ErrorKind::argument, "input.language",
+                join("is \"", request.language.substr(0, 40), "\", which ", model.name, " does not know"),
                 known.empty() ? "leave it out" : "use one of " + known);
   }
   // The ends come from the same rule as in training; an empty line has them alone.
@@ -120,7 +132,8 @@ PreparedInput read_single(const LoadedModel& model, InputRequest request, const 
   const Tokenizer& tokenizer = need_tokenizer(decoder ? model.folder.target : model.folder.source, model);
   refuse_text(request.source, model, "source", "text");
   refuse_text(request.target, model, "target", "text");
-  if (!request.language.empty()) throw Error(ErrorKind::argument, "input.language", join(model.name, " has no languages"), "leave it out");
+  if (!request.language.empty())
+    throw Error(ErrorKind::argument, "input.language", join(model.name, " has no languages"), "leave it out");
   if (!request.text) throw Error(ErrorKind::argument, "input.text", "is missing");
   const std::vector<std::int32_t> tokens = tokens_of(tokenizer, *request.text, "text", limits);
   PreparedInput result;
@@ -134,7 +147,9 @@ PreparedInput read_single(const LoadedModel& model, InputRequest request, const 
     ids.insert(ids.end(), tokens.begin(), tokens.end());
     if (model.folder.task.source_end && specials.eos >= 0) ids.push_back(specials.eos);
   }
-  if (ids.empty()) throw Error(ErrorKind::text, "input.text", "is empty, but the model goes on from running text", "give at least one character");
+  if (ids.empty())
+    throw Error(ErrorKind::text, "input.text", "is empty, but the model goes on from running text",
+                "give at least one character");
   check_length(ids.size(), model, "text", !decoder && config.encoder->class_token);
   if (decoder) {
     result.next.assign(ids.begin() + 1, ids.end());
@@ -163,7 +178,8 @@ InputRequest input_request(const Json& value, const std::string& where, const Li
   return result;
 }
 
-PreparedInput read_input(const LoadedModel& model, InputRequest request, const Limits& limits, bool write, const std::function<bool()>& stopped) {
+PreparedInput read_input(const LoadedModel& model, InputRequest request, const Limits& limits, bool write,
+                         const std::function<bool()>& stopped) {
   const TransformerConfig& config = model.config();
   if (config.encoder && config.decoder) return read_pair(model, std::move(request), limits, write, stopped);
   return read_single(model, std::move(request), limits);
@@ -172,8 +188,10 @@ PreparedInput read_input(const LoadedModel& model, InputRequest request, const L
 void write_input(JsonWriter& out, const InputRequest& request) {
   const auto write = [&](const char* name, const char* ids_name, const std::optional<TextInput>& text) {
     if (!text) return;
-    if (text->by_ids) out.field(ids_name, text->ids);
-    else out.field(name, text->text);
+    if (text->by_ids)
+      out.field(ids_name, text->ids);
+    else
+      out.field(name, text->text);
   };
   out.begin_object();
   write("source", "source_ids", request.source);
@@ -188,13 +206,17 @@ void write_tokens(JsonWriter& out, const Tokenizer& tokenizer, std::span<const s
   const std::vector<TokenGroup> words = group(pieces, GroupBy::word);
   out.begin_array();
   for (std::size_t word = 0; word < words.size(); ++word) {
-    for (auto token = static_cast<std::size_t>(words[word].begin); token < static_cast<std::size_t>(words[word].end); ++token) {
+    for (auto token = static_cast<std::size_t>(words[word].begin); token < static_cast<std::size_t>(words[word].end);
+         ++token) {
       const Piece& piece = pieces[token];
       const bool fragment = piece.fragments > 1;
       out.begin_object();
       out.field("id", piece.id);
       out.field("text", piece.raw);
-      out.field("kind", piece.role == TokenRole::unknown ? "unknown" : piece.special() ? "special" : fragment ? "byte" : "text");
+      out.field("kind", piece.role == TokenRole::unknown ? "unknown"
+                        : piece.special()                ? "special"
+                        : fragment                       ? "byte"
+                                                         : "text");
       out.field("word", word);
       if (fragment && piece.fragment == 0) out.field("joined", piece.text);
       out.end_object();
@@ -204,7 +226,6 @@ void write_tokens(JsonWriter& out, const Tokenizer& tokenizer, std::span<const s
 }
 
 void write_tokens(JsonWriter& out, const LoadedModel& model, const PreparedInput& input) {
-  out.begin_object();
   if (model.config().encoder && model.config().decoder) {
     out.key("source");
     write_tokens(out, *model.folder.source, input.encoder);
@@ -214,10 +235,11 @@ void write_tokens(JsonWriter& out, const LoadedModel& model, const PreparedInput
     }
   } else {
     out.key("text");
-    if (model.config().decoder) write_tokens(out, *model.folder.target, input.decoder);
-    else write_tokens(out, *model.folder.source, input.encoder);
+    if (model.config().decoder)
+      write_tokens(out, *model.folder.target, input.decoder);
+    else
+      write_tokens(out, *model.folder.source, input.encoder);
   }
-  out.end_object();
 }
 
 std::vector<InputRequest> example_inputs(const LoadedModel& model) {
@@ -225,8 +247,10 @@ std::vector<InputRequest> example_inputs(const LoadedModel& model) {
     const char* language;
     const char* text;
   };
-  static constexpr Example sentences[] = {
-      {"zh", "我喜欢学习中文。"}, {"en", "I like learning Chinese."}, {"zh", "他把书放在桌子上了。"}, {"en", "She gave her brother the old map."}};
+  static constexpr Example sentences[] = {{"zh", "我喜欢学习中文。"},
+                                          {"en", "I like learning Chinese."},
+                                          {"zh", "他把书放在桌子上了。"},
+                                          {"en", "She gave her brother the old map."}};
   static constexpr const char* beginnings[] = {"明月", "春风", "Once upon a time", "The "};
   std::vector<InputRequest> result;
   const auto readable = [](const Tokenizer& tokenizer, const char* text) {

@@ -27,30 +27,31 @@ struct InputRequest {
   std::string language;  // wanted; empty: told by the text
 };
 
-// Reads an object of texts at the place `where` of a request. Which of them a model needs is known only by read_input().
+// Reads an object of texts at the place `where` of a request. Which of them a model needs is known only by
+// read_input().
 InputRequest input_request(const Json& value, const std::string& where, const Limits& limits);
 // The same of a field that must be there.
 InputRequest input_request(Fields& request, const char* name, const Limits& limits);
 
 // What a model reads for an input.
 struct PreparedInput {
-  InputRequest request;                    // completed: with language and target; the same again gives the same ids
+  InputRequest request;                        // completed: with language and target; the same again gives the same ids
   std::vector<std::int32_t> encoder, decoder;  // ids read by each stack; empty where there is none
-  std::vector<std::int32_t> next;          // of each row that has logits, the token that comes after it; -1: none does
+  std::vector<std::int32_t> next;  // of each row that has logits, the token that comes after it; -1: none does
 };
 
-// Reads texts as `model` does. Where an encoder-decoder has no target and `write` is set, it writes one greedily; `stopped`
-// is asked in between. Error(argument): texts that the model has no use for, or lacks; Error(text): ill-formed, empty
-// where it must not be, longer than the model's positions; ApiError 413: longer than the limits.
+// Reads texts as `model` does. Where an encoder-decoder has no target and `write` is set, it writes one greedily;
+// `stopped` is asked in between. Error(argument): texts that the model has no use for, or lacks; Error(text):
+// ill-formed, empty where it must not be, longer than the model's positions; ApiError 413: longer than the limits.
 PreparedInput read_input(const LoadedModel& model, InputRequest request, const Limits& limits, bool write,
-                      const std::function<bool()>& stopped);
+                         const std::function<bool()>& stopped);
 
 // The `input` of an answer.
 void write_input(JsonWriter& out, const InputRequest& request);
 
 // Tokens of ids as doc/EXPLORER-API.md has them.
 void write_tokens(JsonWriter& out, const Tokenizer& tokenizer, std::span<const std::int32_t> ids);
-// {"source": [...], "target": [...]} or {"text": [...]}.
+// The fields "source" and "target", or "text", of the object that is open.
 void write_tokens(JsonWriter& out, const LoadedModel& model, const PreparedInput& input);
 
 // Texts to begin with that the model can read, in a language of its.

@@ -55,7 +55,8 @@ const char* family_of(const TransformerConfig& config) {
   return config.encoder ? "encoder" : "decoder";
 }
 
-ModelStore::ModelStore(const std::vector<fs::path>& folders, const std::string& preferred, std::int64_t most_bytes) : most_bytes_(most_bytes) {
+ModelStore::ModelStore(const std::vector<fs::path>& folders, const std::string& preferred, std::int64_t most_bytes)
+    : most_bytes_(most_bytes) {
   const auto add = [&](const fs::path& path) {
     const fs::path whole = fs::absolute(path).lexically_normal();
     const fs::path clean = whole.has_filename() ? whole : whole.parent_path();
@@ -65,7 +66,9 @@ ModelStore::ModelStore(const std::vector<fs::path>& folders, const std::string& 
     // Two checkpoints of the same name are told apart by the folder they are in.
     for (const Entry& entry : entries_)
       if (entry.name == name) name = replace_invalid_utf8((clean.parent_path().filename() / clean.filename()).string());
-    for (int number = 2; std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.name == name; }); ++number)
+    for (int number = 2;
+         std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.name == name; });
+         ++number)
       name = join(replace_invalid_utf8(clean.filename().string()), " (", number, ")");
     entries_.push_back({std::move(name), clean, nullptr, {}, 0, {}});
   };
@@ -75,14 +78,16 @@ ModelStore::ModelStore(const std::vector<fs::path>& folders, const std::string& 
       continue;
     }
     for (const fs::path& inside : folders_in(folder)) {
-      if (is_model(inside)) add(inside);
+      if (is_model(inside))
+        add(inside);
       else
         for (const fs::path& deeper : folders_in(inside))
           if (is_model(deeper)) add(deeper);
     }
   }
   if (entries_.empty()) {
-    throw Error(ErrorKind::file, folders.empty() ? "models" : folders.front().string(), "holds no model folder (with config.json and model.safetensors)",
+    throw Error(ErrorKind::file, folders.empty() ? "models" : folders.front().string(),
+                "holds no model folder (with config.json and model.safetensors)",
                 "give a folder that has one, or one of the models that ship");
   }
   for (std::size_t i = 0; i < entries_.size(); ++i)
@@ -97,7 +102,8 @@ std::vector<std::string> ModelStore::names() const {
 
 std::shared_ptr<const LoadedModel> ModelStore::get(const std::string& name) {
   std::lock_guard lock(mutex_);
-  const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& each) { return each.name == name; });
+  const auto entry =
+      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& each) { return each.name == name; });
   if (entry == entries_.end()) {
     const std::vector<std::string> known = names();
     std::string list;
@@ -153,7 +159,8 @@ std::vector<ModelStore::Summary> ModelStore::list() {
     Summary summary{entry.name, "", entry.model != nullptr, size_of(entry.path / "model.safetensors"), entry.error};
     try {
       const fs::path path = entry.path / "config.json";
-      summary.family = family_of(entry.model ? entry.model->config() : config_from_json(beginning_of(path, 1 << 20), path.string()));
+      summary.family =
+          family_of(entry.model ? entry.model->config() : config_from_json(beginning_of(path, 1 << 20), path.string()));
     } catch (const std::exception&) {
       if (!summary.error) summary.error = current_error();
     }

@@ -19,8 +19,8 @@ struct LoadedModel {
   std::filesystem::path path;
   ModelFolder folder;
   std::string fingerprint;
-  std::string title;        // first heading of the folder's README.md, else the name
-  std::int64_t bytes = 0;   // of the weights in memory
+  std::string title;       // first heading of the folder's README.md, else the name
+  std::int64_t bytes = 0;  // of the weights in memory
   double load_ms = 0;
 
   const TransformerConfig& config() const { return folder.model.config(); }
@@ -34,13 +34,13 @@ class ModelStore {
   struct Summary {
     std::string name, family;  // family is empty when the config cannot be read
     bool loaded = false;
-    std::int64_t bytes = 0;    // of the weights file
+    std::int64_t bytes = 0;  // of the weights file
     std::optional<ApiError> error;
   };
 
-  // `folders` are model folders, or folders that hold some (two floors deep, as a training writes them). Names are those
-  // of the folders, made different where two are alike. The default model is the one called `preferred`, else the first.
-  // Error(file): none holds a model.
+  // `folders` are model folders, or folders that hold some (two floors deep, as a training writes them). Names are
+  // those of the folders, made different where two are alike. The default model is the one called `preferred`, else the
+  // first. Error(file): none holds a model.
   explicit ModelStore(const std::vector<std::filesystem::path>& folders, const std::string& preferred = {},
                       std::int64_t most_bytes = std::int64_t{4} << 30);
 

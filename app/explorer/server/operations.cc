@@ -30,7 +30,8 @@ void check_cells(std::int64_t rows, std::int64_t columns, const Limits& limits) 
 
 double base_of(Fields& fields) {
   const double base = fields.number("base", 10000);
-  if (base < 1) throw Error(ErrorKind::argument, fields.path("base"), join("is ", base), "it must be 1 or more; 10000 is usual");
+  if (base < 1)
+    throw Error(ErrorKind::argument, fields.path("base"), join("is ", base), "it must be 1 or more; 10000 is usual");
   return base;
 }
 
@@ -38,15 +39,16 @@ Tensor compute(const Json& body, const Limits& limits) {
   Fields fields(body, "");
   fields.text("client", "");
   fields.integer("sequence", 0, INT64_MAX, 0);
-  const std::string name = fields.choice(
-      "name", {"product", "add", "softmax", "layer_norm", "rms_norm", "relu", "gelu", "silu", "rotate", "sinusoid", "normal"});
+  const std::string name = fields.choice("name", {"product", "add", "softmax", "layer_norm", "rms_norm", "relu", "gelu",
+                                                  "silu", "rotate", "sinusoid", "normal"});
   // All fields are read and judged before anything is computed.
   if (name == "product" || name == "add") {
     const Tensor a = needed(fields, "a", limits), b = needed(fields, "b", limits);
     fields.finish();
     if (name == "add") return add(a, b);
     if (a.width() != b.rows())
-      throw Error(ErrorKind::shape, "product", join("a is ", a.shape(), " and b is ", b.shape()), "b needs as many rows as a has columns");
+      throw Error(ErrorKind::shape, "product", join("a is ", a.shape(), " and b is ", b.shape()),
+                  "b needs as many rows as a has columns");
     check_cells(a.rows(), b.width(), limits);
     return matrix_product(a, b);
   }
@@ -62,13 +64,18 @@ Tensor compute(const Json& body, const Limits& limits) {
   if (name == "rotate") {
     const Tensor a = needed(fields, "a", limits);
     const double base = base_of(fields);
-    const Pairing pairing = fields.choice("pairing", {"halves", "interleaved"}, "halves") == "halves" ? Pairing::halves : Pairing::interleaved;
+    const Pairing pairing = fields.choice("pairing", {"halves", "interleaved"}, "halves") == "halves"
+                                ? Pairing::halves
+                                : Pairing::interleaved;
     fields.need("positions");
     const std::vector<std::int64_t> positions = fields.integers("positions", 0, last_rotary_position, limits.rows);
     fields.finish();
     if (static_cast<std::int64_t>(positions.size()) != a.rows())
-      throw Error(ErrorKind::shape, "positions", join("has ", positions.size(), " numbers and a has ", a.rows(), " rows"));
-    if (a.width() % 2 != 0) throw Error(ErrorKind::shape, "a", join("has ", a.width(), " columns, which make no pairs"), "use an even number");
+      throw Error(ErrorKind::shape, "positions",
+                  join("has ", positions.size(), " numbers and a has ", a.rows(), " rows"));
+    if (a.width() % 2 != 0)
+      throw Error(ErrorKind::shape, "a", join("has ", a.width(), " columns, which make no pairs"),
+                  "use an even number");
     std::int64_t last = 0;
     for (const std::int64_t position : positions) last = std::max(last, position);
     const std::vector<std::int32_t> rows(positions.begin(), positions.end());
@@ -80,14 +87,16 @@ Tensor compute(const Json& body, const Limits& limits) {
     config.width = fields.integer("width", 1, limits.rows);
     config.first_position = fields.integer("first", 0, last_rotary_position, 0);
     config.position_base = base_of(fields);
-    config.sinusoid_layout =
-        fields.choice("layout", {"interleaved", "halves"}, "interleaved") == "halves" ? SinusoidLayout::halves : SinusoidLayout::interleaved;
+    config.sinusoid_layout = fields.choice("layout", {"interleaved", "halves"}, "interleaved") == "halves"
+                                 ? SinusoidLayout::halves
+                                 : SinusoidLayout::interleaved;
     fields.finish();
     check_cells(config.max_positions, config.width, limits);
     return sinusoid_table(config);
   }
   if (name == "normal") {
-    const std::int64_t rows = fields.integer("rows", 1, limits.rows), columns = fields.integer("columns", 1, limits.rows);
+    const std::int64_t rows = fields.integer("rows", 1, limits.rows),
+                       columns = fields.integer("columns", 1, limits.rows);
     const std::int64_t seed = fields.integer("seed", 0, INT64_MAX);
     const float deviation = fields.number("deviation", 1);
     fields.finish();

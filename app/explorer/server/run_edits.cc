@@ -19,7 +19,8 @@ std::shared_ptr<const RunEdits> no_edits() {
   return none;
 }
 
-std::shared_ptr<const RunEdits> read_edits(Fields& request, const LoadedModel&, const PreparedInput&, const Limits&, const StopSignal&) {
+std::shared_ptr<const RunEdits> read_edits(Fields& request, const LoadedModel&, const PreparedInput&, const Limits&,
+                                           const StopSignal&) {
   const Json* list = request.find("edits");
   if (!list || list->empty()) return no_edits();
   throw Error(ErrorKind::argument, "edits", "are not made by this build", "leave them out");

@@ -33,9 +33,9 @@ class RunEdits {
 
 std::shared_ptr<const RunEdits> no_edits();
 
-// The field "edits" of a request, absent or an array, for a run of this model on this input. Inputs to patch from are read
-// and run here.
-std::shared_ptr<const RunEdits> read_edits(Fields& request, const LoadedModel& model, const PreparedInput& input, const Limits& limits,
-                                           const StopSignal& stop);
+// The field "edits" of a request, absent or an array, for a run of this model on this input. Inputs to patch from are
+// read and run here.
+std::shared_ptr<const RunEdits> read_edits(Fields& request, const LoadedModel& model, const PreparedInput& input,
+                                           const Limits& limits, const StopSignal& stop);
 
 }  // namespace attend::explorer

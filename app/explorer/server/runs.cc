@@ -45,7 +45,8 @@ Tensor written_by(const Tensor& weight, const Tensor& rows, std::int64_t head, s
 }
 
 // Largest |sum of head parts + bias - attention output|, summed in double.
-double head_sum_difference(const Model& model, const AttentionPlace& place, const Tensor& head_output, const Tensor& projected, std::int64_t heads) {
+double head_sum_difference(const Model& model, const AttentionPlace& place, const Tensor& head_output,
+                           const Tensor& projected, std::int64_t heads) {
   const Tensor& weight = output_weight(model, place);
   const Tensor bias = output_bias(model, place);
   const std::int64_t size = head_output.width() / heads, width = projected.width();
@@ -80,7 +81,8 @@ std::string name_of(const AttentionPlace& place) {
 std::vector<AttentionPlace> attentions_of(const TransformerConfig& config) {
   std::vector<AttentionPlace> places;
   if (config.encoder)
-    for (int layer = 0; layer < config.encoder->layers; ++layer) places.push_back({StackKind::encoder, layer, Part::self});
+    for (int layer = 0; layer < config.encoder->layers; ++layer)
+      places.push_back({StackKind::encoder, layer, Part::self});
   if (config.decoder) {
     for (int layer = 0; layer < config.decoder->layers; ++layer) {
       places.push_back({StackKind::decoder, layer, Part::self});
@@ -103,10 +105,12 @@ AttentionPlace attention_named(const std::string& name, const LoadedModel& model
                  (near.empty() ? "" : "the nearest is " + near + "; ") + "there are " + list);
 }
 
-// ---- Records ----------------------------------------------------------------------------------------------------------
+// ---- Records
+// ----------------------------------------------------------------------------------------------------------
 
 std::int64_t AttentionRecord::bytes() const {
-  return bytes_of({&normed, &query, &key, &value, &rotated_query, &rotated_key, &head_output, &projected, &log_sum_exp});
+  return bytes_of(
+      {&normed, &query, &key, &value, &rotated_query, &rotated_key, &head_output, &projected, &log_sum_exp});
 }
 
 AttentionCall AttentionRecord::call(Rules with) const {
@@ -149,8 +153,10 @@ RowStatistics statistics_of(const Model& model, const AttentionRecord& record) {
   result.keys = record.keys();
   result.heads = record.rules.query_heads;
   result.kept = std::min(RowStatistics::top, result.keys);
-  const auto rows = static_cast<std::size_t>(result.queries * result.heads), kept = static_cast<std::size_t>(result.kept);
-  for (std::vector<float>* list : {&result.entropy, &result.first, &result.self, &result.previous, &result.distance}) list->assign(rows, 0);
+  const auto rows = static_cast<std::size_t>(result.queries * result.heads),
+             kept = static_cast<std::size_t>(result.kept);
+  for (std::vector<float>* list : {&result.entropy, &result.first, &result.self, &result.previous, &result.distance})
+    list->assign(rows, 0);
   result.top_keys.assign(rows * kept, -1);
   result.top_weights.assign(rows * kept, 0);
   // The weight on all keys: what a row sums to.
@@ -181,7 +187,8 @@ RowStatistics statistics_of(const Model& model, const AttentionRecord& record) {
     const double sum = static_cast<double>(all[row]) + sinks[row];
     if (sum != 0) result.row_sum = std::max(result.row_sum, std::abs(sum - 1));
   }
-  if (!record.output_changed) result.head_sum = head_sum_difference(model, record.place, record.head_output, record.projected, result.heads);
+  if (!record.output_changed)
+    result.head_sum = head_sum_difference(model, record.place, record.head_output, record.projected, result.heads);
   return result;
 }
 
@@ -217,14 +224,23 @@ class InputProbe : public Probe {
 class RecordingProbe : public Probe {
  public:
   using Take = std::function<void(std::shared_ptr<AttentionRecord>)>;
-  RecordingProbe(const Model& model, const EditingProbe* edits, Take take) : model_(model), edits_(edits), take_(std::move(take)) {}
+  RecordingProbe(const Model& model, const EditingProbe* edits, Take take)
+      : model_(model), edits_(edits), take_(std::move(take)) {}
 
   bool wants(const Site& site) const override {
     if (site.part != Part::self && site.part != Part::cross) return false;
     switch (site.point) {
-      case Point::normed: case Point::query: case Point::key: case Point::value: case Point::rotated_query:
-      case Point::rotated_key: case Point::head_output: case Point::projected: return true;
-      default: return false;
+      case Point::normed:
+      case Point::query:
+      case Point::key:
+      case Point::value:
+      case Point::rotated_query:
+      case Point::rotated_key:
+      case Point::head_output:
+      case Point::projected:
+        return true;
+      default:
+        return false;
     }
   }
   void visit(const Visit& visit, Tensor& value) override {
@@ -232,14 +248,22 @@ class RecordingProbe : public Probe {
     AttentionRecord& record = *record_;
     const auto keep = [&](Tensor& place) { place = value.clone(); };
     switch (visit.site.point) {
-      case Point::normed: return keep(record.normed);
-      case Point::query: return keep(record.query);
-      case Point::key: return keep(record.key);
-      case Point::value: return keep(record.value);
-      case Point::rotated_query: return keep(record.rotated_query);
-      case Point::rotated_key: return keep(record.rotated_key);
-      case Point::head_output: return keep(record.head_output);
-      default: keep(record.projected);
+      case Point::normed:
+        return keep(record.normed);
+      case Point::query:
+        return keep(record.query);
+      case Point::key:
+        return keep(record.key);
+      case Point::value:
+        return keep(record.value);
+      case Point::rotated_query:
+        return keep(record.rotated_query);
+      case Point::rotated_key:
+        return keep(record.rotated_key);
+      case Point::head_output:
+        return keep(record.head_output);
+      default:
+        keep(record.projected);
     }
     record.place = {visit.site.stack, visit.site.layer, visit.site.part};
     record.rules = model_.attention_rules(visit.site.stack, visit.site.part);
@@ -280,10 +304,11 @@ TokenBatch batch_of(const std::vector<std::int32_t>& ids) {
 
 }  // namespace
 
-// ---- A run ------------------------------------------------------------------------------------------------------------
+// ---- A run
+// ------------------------------------------------------------------------------------------------------------
 
-Run::Run(std::shared_ptr<const LoadedModel> model, PreparedInput input, std::shared_ptr<const RunEdits> edits, bool statistics,
-         std::int64_t most_bytes, const StopSignal& stop)
+Run::Run(std::shared_ptr<const LoadedModel> model, PreparedInput input, std::shared_ptr<const RunEdits> edits,
+         bool statistics, std::int64_t most_bytes, const StopSignal& stop)
     : model_(std::move(model)), input_(std::move(input)), edits_(std::move(edits)), most_bytes_(most_bytes) {
   const NoGradientScope no_gradients;
   const Model& engine = model_->folder.model;
@@ -303,12 +328,14 @@ Run::Run(std::shared_ptr<const LoadedModel> model, PreparedInput input, std::sha
   options.probe = &list;
   States states;
   if (!input_.encoder.empty()) states = memory_ = engine.encode(batch_of(input_.encoder), options);
-  if (!input_.decoder.empty()) states = engine.decode(batch_of(input_.decoder), input_.encoder.empty() ? nullptr : &memory_, options);
+  if (!input_.decoder.empty())
+    states = engine.decode(batch_of(input_.decoder), input_.encoder.empty() ? nullptr : &memory_, options);
   const bool encoder_alone = !engine.config().decoder;
   const bool has_logits = !encoder_alone || (engine.config().classes == 0 && engine.config().encoder->vocabulary > 0);
   if (has_logits && states.rows.defined()) {
     // A class token in front predicts nothing.
-    if (encoder_alone && engine.config().encoder->class_token) states = {states.rows.row_range(1, states.rows.rows() - 1).clone(), {0, states.rows.rows() - 1}};
+    if (encoder_alone && engine.config().encoder->class_token)
+      states = {states.rows.row_range(1, states.rows.rows() - 1).clone(), {0, states.rows.rows() - 1}};
     logits_ = engine.logits(states, options);
   }
   if (editing) touched_ = editing->touched();
@@ -329,7 +356,8 @@ void Run::keep(std::shared_ptr<const AttentionRecord> record) const {
   std::int64_t total = size;
   for (const auto& [place, kept] : records_) total += kept.record->bytes();
   while (total > most_bytes_ && !records_.empty()) {
-    const auto oldest = std::min_element(records_.begin(), records_.end(), [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
+    const auto oldest = std::min_element(records_.begin(), records_.end(),
+                                         [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
     total -= oldest->second.record->bytes();
     records_.erase(oldest);
   }
@@ -365,8 +393,10 @@ std::shared_ptr<const AttentionRecord> Run::record(const AttentionPlace& place, 
   StackRange range;
   range.first_layer = place.layer;
   range.end_layer = place.layer + 1;
-  if (place.stack == StackKind::encoder) engine.encode_from(from, range, options);
-  else engine.decode_from(from, memory_.rows.defined() ? &memory_ : nullptr, range, options);
+  if (place.stack == StackKind::encoder)
+    engine.encode_from(from, range, options);
+  else
+    engine.decode_from(from, memory_.rows.defined() ? &memory_ : nullptr, range, options);
   return result;
 }
 
@@ -381,7 +411,8 @@ const RowStatistics& Run::statistics(const AttentionPlace& place, const StopSign
   return statistics_.emplace(place, std::move(made)).first->second;
 }
 
-// ---- The cache --------------------------------------------------------------------------------------------------------
+// ---- The cache
+// --------------------------------------------------------------------------------------------------------
 
 std::string run_fingerprint(const LoadedModel& model, const PreparedInput& input, const RunEdits& edits) {
   std::uint64_t hash = 14695981039346656037u;
@@ -399,7 +430,8 @@ std::string run_fingerprint(const LoadedModel& model, const PreparedInput& input
 }
 
 std::shared_ptr<const Run> RunCache::get(const std::shared_ptr<const LoadedModel>& model, const PreparedInput& input,
-                                         const std::shared_ptr<const RunEdits>& edits, bool statistics, const StopSignal& stop) {
+                                         const std::shared_ptr<const RunEdits>& edits, bool statistics,
+                                         const StopSignal& stop) {
   // The whole of what the run depends on, not its hash: two requests must never be taken for one.
   std::string key = model->fingerprint + '\n' + edits->key() + '\n';
   for (const auto* ids : {&input.encoder, &input.decoder}) {
@@ -408,7 +440,8 @@ std::shared_ptr<const Run> RunCache::get(const std::shared_ptr<const LoadedModel
   }
   {
     std::lock_guard lock(mutex_);
-    const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.key == key; });
+    const auto found =
+        std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.key == key; });
     if (found != entries_.end()) {
       entries_.splice(entries_.begin(), entries_, found);
       return found->run;
@@ -426,9 +459,11 @@ std::shared_ptr<const Run> RunCache::get(const std::shared_ptr<const LoadedModel
   return run;
 }
 
-// ---- Answers ----------------------------------------------------------------------------------------------------------
+// ---- Answers
+// ----------------------------------------------------------------------------------------------------------
 
-void write_prediction(JsonWriter& out, const Tokenizer& tokenizer, std::span<const float> logits, std::int32_t next, std::int64_t top) {
+void write_prediction(JsonWriter& out, const Tokenizer& tokenizer, std::span<const float> logits, std::int32_t next,
+                      std::int64_t top) {
   out.begin_object();
   if (next < 0) {
     for (const char* name : {"target_id", "log_probability", "rank"}) out.key(name).null();
@@ -453,11 +488,13 @@ namespace {
 
 // values [queries, heads] as [heads][queries].
 template <typename Number>
-void write_by_head(JsonWriter& out, const char* name, const std::vector<Number>& values, std::int64_t queries, std::int64_t heads) {
+void write_by_head(JsonWriter& out, const char* name, const std::vector<Number>& values, std::int64_t queries,
+                   std::int64_t heads) {
   out.key(name).begin_array();
   for (std::int64_t head = 0; head < heads; ++head) {
     out.begin_array();
-    for (std::int64_t query = 0; query < queries; ++query) out.value(values[static_cast<std::size_t>(query * heads + head)]);
+    for (std::int64_t query = 0; query < queries; ++query)
+      out.value(values[static_cast<std::size_t>(query * heads + head)]);
     out.end_array();
   }
   out.end_array();
@@ -490,8 +527,9 @@ void write_run(JsonWriter& out, const Run& run, const RunWants& wants, std::size
   out.key("input");
   write_input(out, run.input().request);
   if (wants.tokens) {
-    out.key("tokens");
+    out.key("tokens").begin_object();
     write_tokens(out, model, run.input());
+    out.end_object();
   }
   const std::vector<AttentionPlace> places = attentions_of(model.config());
   if (wants.statistics) {
@@ -519,7 +557,8 @@ void write_run(JsonWriter& out, const Run& run, const RunWants& wants, std::size
     out.key("predictions").begin_object().key("rows").begin_array();
     for (std::int64_t row = 0; row < logits.rows(); ++row) {
       stop.check();
-      write_prediction(out, tokenizer, {logits.row(row), static_cast<std::size_t>(logits.width())}, run.input().next[static_cast<std::size_t>(row)], wants.top);
+      write_prediction(out, tokenizer, {logits.row(row), static_cast<std::size_t>(logits.width())},
+                       run.input().next[static_cast<std::size_t>(row)], wants.top);
     }
     out.end_array().end_object();
   }
@@ -530,24 +569,32 @@ void write_run(JsonWriter& out, const Run& run, const RunWants& wants, std::size
       head_sum = std::max(head_sum, one.head_sum);
       row_sum = std::max(row_sum, one.row_sum);
     }
-    out.key("checks").begin_object().field("head_sum", static_cast<float>(head_sum)).field("row_sum", static_cast<float>(row_sum)).end_object();
+    out.key("checks")
+        .begin_object()
+        .field("head_sum", static_cast<float>(head_sum))
+        .field("row_sum", static_cast<float>(row_sum))
+        .end_object();
   }
   out.key("edits").begin_array();
-  for (std::size_t i = 0; i < edits; ++i) out.begin_object().field("touched", i < run.touched().size() ? run.touched()[i] : 0).end_object();
+  for (std::size_t i = 0; i < edits; ++i)
+    out.begin_object().field("touched", i < run.touched().size() ? run.touched()[i] : 0).end_object();
   out.end_array();
 }
 
-void write_row(JsonWriter& out, const Run& run, const RowRequest& request, const Limits& limits, const StopSignal& stop) {
+void write_row(JsonWriter& out, const Run& run, const RowRequest& request, const Limits& limits,
+               const StopSignal& stop) {
   const std::shared_ptr<const AttentionRecord> record = run.record(request.place, stop);
   const Model& engine = run.model().folder.model;
   const std::int64_t heads = record->rules.query_heads, key_heads = record->rules.key_heads, keys = record->keys();
   const auto check = [](const char* name, std::int64_t index, std::int64_t size) {
-    if (index < 0 || index >= size) throw Error(ErrorKind::argument, name, join("is ", index), join("there are 0 to ", size - 1));
+    if (index < 0 || index >= size)
+      throw Error(ErrorKind::argument, name, join("is ", index), join("there are 0 to ", size - 1));
   };
   check("head", request.head, heads);
   check("query", request.query, record->queries());
   for (const std::int64_t key : request.keys) check("keys", key, keys);
-  const std::int64_t key_head = request.head / (heads / key_heads), size = record->query.width() / heads, value_size = record->value.width() / key_heads;
+  const std::int64_t key_head = request.head / (heads / key_heads), size = record->query.width() / heads,
+                     value_size = record->value.width() / key_heads;
 
   std::vector<float> products(static_cast<std::size_t>(keys)), scaled = products, scores = products, weights = products;
   const auto rebuild = [&](AttentionRecord::Rules with, float* to_scores, float* to_weights) {
@@ -569,7 +616,9 @@ void write_row(JsonWriter& out, const Run& run, const RowRequest& request, const
     shown.resize(static_cast<std::size_t>(keys));
     std::iota(shown.begin(), shown.end(), 0);
     const auto most = static_cast<std::size_t>(std::min(limits.row_keys, keys));
-    std::stable_sort(shown.begin(), shown.end(), [&](std::int64_t a, std::int64_t b) { return weights[static_cast<std::size_t>(a)] > weights[static_cast<std::size_t>(b)]; });
+    std::stable_sort(shown.begin(), shown.end(), [&](std::int64_t a, std::int64_t b) {
+      return weights[static_cast<std::size_t>(a)] > weights[static_cast<std::size_t>(b)];
+    });
     shown.resize(most);
     std::sort(shown.begin(), shown.end());
   }
@@ -597,10 +646,13 @@ void write_row(JsonWriter& out, const Run& run, const RowRequest& request, const
   const Tensor bias = output_bias(engine, request.place);
   const Tensor head_row = record->head_output.row_range(request.query, 1);
   const Tensor written = written_by(weight, head_row, request.head, value_size);
-  const Tensor value_written = matrix_product(record->value.columns(key_head * value_size, value_size).clone(), weight.columns(request.head * value_size, value_size).clone(), true);
+  const Tensor value_written = matrix_product(record->value.columns(key_head * value_size, value_size).clone(),
+                                              weight.columns(request.head * value_size, value_size).clone(), true);
   std::vector<float> write_norms(static_cast<std::size_t>(keys)), head_norms;
   for (std::int64_t key = 0; key < keys; ++key)
-    write_norms[static_cast<std::size_t>(key)] = weights[static_cast<std::size_t>(key)] * static_cast<float>(norm_of(value_written.row(key), value_written.width()));
+    write_norms[static_cast<std::size_t>(key)] =
+        weights[static_cast<std::size_t>(key)] *
+        static_cast<float>(norm_of(value_written.row(key), value_written.width()));
   for (std::int64_t head = 0; head < heads; ++head) {
     const Tensor one = written_by(weight, head_row, head, value_size);
     head_norms.push_back(static_cast<float>(norm_of(one.data(), one.width())));
@@ -615,8 +667,10 @@ void write_row(JsonWriter& out, const Run& run, const RowRequest& request, const
   out.field("input", whole(record->normed, request.query));
   out.field("query_vector", part(record->query, request.query, request.head, size));
   out.key("rotated_query");
-  if (record->rotated_query.defined()) out.value(part(record->rotated_query, request.query, request.head, size));
-  else out.null();
+  if (record->rotated_query.defined())
+    out.value(part(record->rotated_query, request.query, request.head, size));
+  else
+    out.null();
   out.field("products", products);
   out.field("scaled", scaled);
   out.field("scores", scores);
@@ -635,13 +689,17 @@ void write_row(JsonWriter& out, const Run& run, const RowRequest& request, const
   out.value(bias.defined() ? bias.to_vector() : std::vector<float>(static_cast<std::size_t>(projected.width()), 0));
   out.field("head_norms", head_norms);
   out.key("head_sum");
-  if (record->output_changed) out.null();
-  else out.value(static_cast<float>(head_sum_difference(engine, request.place, head_row.clone(), projected.clone(), heads)));
+  if (record->output_changed)
+    out.null();
+  else
+    out.value(
+        static_cast<float>(head_sum_difference(engine, request.place, head_row.clone(), projected.clone(), heads)));
 }
 
 std::vector<float> tile_of(const Run& run, const TileRequest& request, const StopSignal& stop) {
   const std::shared_ptr<const AttentionRecord> record = run.record(request.place, stop);
-  const AttentionCall call = record->call(request.what == TileRequest::What::products ? AttentionRecord::Rules::plain : AttentionRecord::Rules::all);
+  const AttentionCall call = record->call(request.what == TileRequest::What::products ? AttentionRecord::Rules::plain
+                                                                                      : AttentionRecord::Rules::all);
   const std::int64_t rows = request.rows(), columns = request.columns(), keys = request.key_end - request.key_begin;
   const std::int64_t heads = static_cast<std::int64_t>(request.heads.size());
   std::vector<float> result(static_cast<std::size_t>(heads * rows * columns));
@@ -673,7 +731,8 @@ std::vector<float> tile_of(const Run& run, const TileRequest& request, const Sto
       rebuild(head, begin, end, strip.data());
       for (std::int64_t row = begin; row < end; row += request.reduce) {
         for (std::int64_t column = 0; column < columns; ++column) {
-          const std::int64_t row_end = std::min(row + request.reduce, end), first = column * request.reduce, last = std::min(first + request.reduce, keys);
+          const std::int64_t row_end = std::min(row + request.reduce, end), first = column * request.reduce,
+                             last = std::min(first + request.reduce, keys);
           float largest = -std::numeric_limits<float>::infinity();
           double sum = 0;
           std::int64_t count = 0;
@@ -686,7 +745,10 @@ std::vector<float> tile_of(const Run& run, const TileRequest& request, const Sto
               ++count;
             }
           }
-          to[(row - begin) / request.reduce * columns + column] = !request.mean ? largest : count > 0 ? static_cast<float>(sum / static_cast<double>(count)) : largest;
+          to[(row - begin) / request.reduce * columns + column] =
+              !request.mean ? largest
+              : count > 0   ? static_cast<float>(sum / static_cast<double>(count))
+                            : largest;
         }
       }
     }

@@ -37,19 +37,19 @@ AttentionPlace attention_named(const std::string& name, const LoadedModel& model
 // What one attention of a run read and wrote, row by row, edits made.
 struct AttentionRecord {
   AttentionPlace place;
-  Tensor normed;                       // what the projections of queries read (and of keys and values, in self-attention)
-  Tensor query, key, value;            // [rows, heads * head_dim]
-  Tensor rotated_query, rotated_key;   // undefined without rotary positions
+  Tensor normed;             // what the projections of queries read (and of keys and values, in self-attention)
+  Tensor query, key, value;  // [rows, heads * head_dim]
+  Tensor rotated_query, rotated_key;  // undefined without rotary positions
   Tensor head_output, projected;
-  Tensor log_sum_exp;                  // [queries, heads]
-  AttentionInput rules;                // with the item and the edits
-  bool output_changed = false;         // an edit stands between the heads and `projected`
+  Tensor log_sum_exp;           // [queries, heads]
+  AttentionInput rules;         // with the item and the edits
+  bool output_changed = false;  // an edit stands between the heads and `projected`
 
   std::int64_t queries() const { return query.rows(); }
   std::int64_t keys() const { return key.rows(); }
   std::int64_t bytes() const;
-  // The call again, without outputs; this record must outlive it. Plain: q.k only, without scale, rules, mask and edits;
-  // ruled: with scale and rules, without mask and edits.
+  // The call again, without outputs; this record must outlive it. Plain: q.k only, without scale, rules, mask and
+  // edits; ruled: with scale and rules, without mask and edits.
   enum class Rules { plain, ruled, all };
   AttentionCall call(Rules with = Rules::all) const;
 
@@ -62,7 +62,7 @@ struct AttentionRecord {
 // Of every head and query.
 struct RowStatistics {
   static constexpr std::int64_t top = 8;
-  std::int64_t queries = 0, keys = 0, heads = 0, kept = 0;  // kept: keys told of each row, at most `top`
+  std::int64_t queries = 0, keys = 0, heads = 0, kept = 0;      // kept: keys told of each row, at most `top`
   std::vector<float> entropy, first, self, previous, distance;  // [queries, heads]
   std::vector<std::int32_t> top_keys;                           // [queries, heads, kept]; -1 where fewer are visible
   std::vector<float> top_weights;
@@ -73,12 +73,12 @@ struct RowStatistics {
 class Run {
  public:
   // Runs at once. With `statistics` those of all attentions are taken on the way.
-  Run(std::shared_ptr<const LoadedModel> model, PreparedInput input, std::shared_ptr<const RunEdits> edits, bool statistics,
-      std::int64_t most_bytes, const StopSignal& stop);
+  Run(std::shared_ptr<const LoadedModel> model, PreparedInput input, std::shared_ptr<const RunEdits> edits,
+      bool statistics, std::int64_t most_bytes, const StopSignal& stop);
 
   const LoadedModel& model() const { return *model_; }
   const PreparedInput& input() const { return input_; }
-  const Tensor& logits() const { return logits_; }    // [rows, vocabulary]; undefined where the model has none
+  const Tensor& logits() const { return logits_; }  // [rows, vocabulary]; undefined where the model has none
   const RunEdits& edits() const { return *edits_; }
   const std::vector<std::int64_t>& touched() const { return touched_; }  // values each edit changed
 
@@ -131,7 +131,8 @@ class RunCache {
 // 16 hexadecimal digits of model, ids and edits.
 std::string run_fingerprint(const LoadedModel& model, const PreparedInput& input, const RunEdits& edits);
 
-// ---- Answers ----------------------------------------------------------------------------------------------------------
+// ---- Answers
+// ----------------------------------------------------------------------------------------------------------
 
 struct RunWants {
   bool tokens = true, statistics = true, predictions = true, checks = true;
@@ -145,7 +146,8 @@ struct RowRequest {
   std::int64_t head = 0, query = 0;
   std::vector<std::int64_t> keys;  // whose vectors are given; empty: those with the largest weights
 };
-void write_row(JsonWriter& out, const Run& run, const RowRequest& request, const Limits& limits, const StopSignal& stop);
+void write_row(JsonWriter& out, const Run& run, const RowRequest& request, const Limits& limits,
+               const StopSignal& stop);
 
 struct TileRequest {
   enum class What { weights, scores, products };
@@ -163,6 +165,7 @@ struct TileRequest {
 std::vector<float> tile_of(const Run& run, const TileRequest& request, const StopSignal& stop);
 
 // The predictions of one row of logits: the `top` most probable tokens and where `next` stands (-1: nothing comes).
-void write_prediction(JsonWriter& out, const Tokenizer& tokenizer, std::span<const float> logits, std::int32_t next, std::int64_t top);
+void write_prediction(JsonWriter& out, const Tokenizer& tokenizer, std::span<const float> logits, std::int32_t next,
+                      std::int64_t top);
 
 }  // namespace attend::explorer

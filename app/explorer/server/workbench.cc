@@ -41,8 +41,11 @@ void read_positions(const Json& value, WorkbenchRequest& request) {
   Fields fields(value, "positions");
   request.rotary = fields.choice("kind", {"none", "rotary"}) == "rotary";
   request.base = fields.number("base", 10000);
-  if (request.base < 1) throw Error(ErrorKind::argument, "positions.base", join("is ", request.base), "it must be 1 or more; 10000 is usual");
-  request.pairing = fields.choice("pairing", {"halves", "interleaved"}, "halves") == "halves" ? Pairing::halves : Pairing::interleaved;
+  if (request.base < 1)
+    throw Error(ErrorKind::argument, "positions.base", join("is ", request.base),
+                "it must be 1 or more; 10000 is usual");
+  request.pairing = fields.choice("pairing", {"halves", "interleaved"}, "halves") == "halves" ? Pairing::halves
+                                                                                              : Pairing::interleaved;
   request.first_query = fields.integer("first_query", 0, last_rotary_position, 0);
   request.first_key = fields.integer("first_key", 0, last_rotary_position, 0);
   fields.finish();
@@ -50,7 +53,8 @@ void read_positions(const Json& value, WorkbenchRequest& request) {
 
 void read_edits(const Json& list, WorkbenchRequest& request, const Limits& limits) {
   if (!list.is_array()) throw Error(ErrorKind::argument, "edits", "is no array of edits", "give [] for none");
-  if (static_cast<std::int64_t>(list.size()) > limits.edits) throw over_limit("edits", "edits", list.size(), limits.edits);
+  if (static_cast<std::int64_t>(list.size()) > limits.edits)
+    throw over_limit("edits", "edits", list.size(), limits.edits);
   for (std::size_t i = 0; i < list.size(); ++i) {
     Fields fields(list[i], join("edits[", i, ']'));
     ScoreEdit edit;
@@ -79,12 +83,15 @@ void need_product(const char* rows_name, const Tensor& rows, const char* weight_
 
 std::int64_t head_size(const char* name, const Tensor& x, std::int64_t heads) {
   if (x.width() % heads != 0)
-    throw Error(ErrorKind::shape, name, join("has ", x.width(), " columns for ", heads, " heads"), "the columns must be heads times the size of a head");
+    throw Error(ErrorKind::shape, name, join("has ", x.width(), " columns for ", heads, " heads"),
+                "the columns must be heads times the size of a head");
   return x.width() / heads;
 }
 
 // The columns of one head, as a tensor of its own.
-Tensor head_columns(const Tensor& x, std::int64_t head, std::int64_t size) { return x.columns(head * size, size).clone(); }
+Tensor head_columns(const Tensor& x, std::int64_t head, std::int64_t size) {
+  return x.columns(head * size, size).clone();
+}
 
 }  // namespace
 
@@ -99,7 +106,8 @@ Tensor rotation_for(std::int64_t last_position, std::int64_t rotary_dim, double 
   std::lock_guard lock(mutex);
   if (kept.positions <= last_position || kept.dim != rotary_dim || kept.base != base) {
     // In powers of two, so that a dial that turns further seldom makes a new table.
-    kept.positions = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(last_position + 1, 1024))));
+    kept.positions = static_cast<std::int64_t>(
+        std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(last_position + 1, 1024))));
     kept.dim = rotary_dim;
     kept.base = base;
     kept.table = rotation_table(kept.positions, rotary_dim, base);
@@ -111,7 +119,8 @@ void check_finite(const char* name, const Tensor& tensor) {
   for (std::int64_t row = 0; row < tensor.rows(); ++row)
     for (std::int64_t column = 0; column < tensor.width(); ++column)
       if (!std::isfinite(tensor.at(row, column)))
-        throw Error(ErrorKind::numeric, name, join("row ", row, ", column ", column, " is beyond what float32 can hold"), "use smaller numbers");
+        throw Error(ErrorKind::numeric, name,
+                    join("row ", row, ", column ", column, " is beyond what float32 can hold"), "use smaller numbers");
 }
 
 WorkbenchRequest workbench_request(const Json& body, const Limits& limits) {
@@ -133,7 +142,8 @@ WorkbenchRequest workbench_request(const Json& body, const Limits& limits) {
   if (fields.find("scale")) {
     request.scale = fields.number("scale");
     if (request.scale == 0)
-      throw Error(ErrorKind::argument, "scale", "is 0, which makes all scores alike", "leave it out for 1 / sqrt(head_dim)");
+      throw Error(ErrorKind::argument, "scale", "is 0, which makes all scores alike",
+                  "leave it out for 1 / sqrt(head_dim)");
   }
   if (const Json* mask = fields.find("mask")) read_mask(*mask, request, limits);
   if (const Json* positions = fields.find("positions")) read_positions(*positions, request);
@@ -155,7 +165,8 @@ WorkbenchRequest workbench_request(const Json& body, const Limits& limits) {
                   {"value", request.value, !made, !made}};
   for (const auto& matrix : matrices) {
     if (matrix.needed && !matrix.tensor.defined())
-      throw Error(ErrorKind::argument, matrix.name, "is missing", "give x, query_weight, key_weight and value_weight, or query, key and value");
+      throw Error(ErrorKind::argument, matrix.name, "is missing",
+                  "give x, query_weight, key_weight and value_weight, or query, key and value");
     if (!matrix.allowed && matrix.tensor.defined())
       throw Error(ErrorKind::argument, matrix.name, made ? "is given beside x" : "is given without x",
                   "give x, query_weight, key_weight and value_weight, or query, key and value");
@@ -181,25 +192,31 @@ WorkbenchResult run_workbench(const WorkbenchRequest& request, const Limits& lim
   }
   const std::int64_t queries = result.query.rows(), keys = result.key.rows();
   if (request.heads % request.key_heads != 0)
-    throw Error(ErrorKind::shape, "heads", join("is ", request.heads, " and key_heads ", request.key_heads), "heads must be a multiple of key_heads");
+    throw Error(ErrorKind::shape, "heads", join("is ", request.heads, " and key_heads ", request.key_heads),
+                "heads must be a multiple of key_heads");
   const std::int64_t head_dim = head_size(request.x.defined() ? "query_weight" : "query", result.query, request.heads);
-  const std::int64_t value_dim = head_size(request.x.defined() ? "value_weight" : "value", result.value, request.key_heads);
+  const std::int64_t value_dim =
+      head_size(request.x.defined() ? "value_weight" : "value", result.value, request.key_heads);
   if (result.key.width() != request.key_heads * head_dim)
-    throw Error(ErrorKind::shape, request.x.defined() ? "key_weight" : "key", join("gives keys of ", result.key.width(), " columns for ", request.key_heads, " heads"),
+    throw Error(ErrorKind::shape, request.x.defined() ? "key_weight" : "key",
+                join("gives keys of ", result.key.width(), " columns for ", request.key_heads, " heads"),
                 join("it needs ", request.key_heads * head_dim, ": a key is as long as a query (", head_dim, ")"));
   if (result.value.rows() != keys)
-    throw Error(ErrorKind::shape, "value", join("has ", result.value.rows(), " rows and key ", keys), "give every key a value");
+    throw Error(ErrorKind::shape, "value", join("has ", result.value.rows(), " rows and key ", keys),
+                "give every key a value");
   if (request.heads * queries * keys > limits.cells)
     throw over_limit("attention", "heads x queries x keys", request.heads * queries * keys, limits.cells);
 
   Tensor query = result.query, key = result.key;
   if (request.rotary) {
     if (head_dim % 2 != 0)
-      throw Error(ErrorKind::shape, "positions", join("turn pairs of numbers, and a head has ", head_dim), "use an even size of a head");
+      throw Error(ErrorKind::shape, "positions", join("turn pairs of numbers, and a head has ", head_dim),
+                  "use an even size of a head");
     const auto turn = [&](const Tensor& x, std::int64_t heads, std::int64_t first) {
       std::vector<std::int32_t> positions;
       for (std::int64_t row = 0; row < x.rows(); ++row) positions.push_back(static_cast<std::int32_t>(first + row));
-      return rotate_heads(x.clone(), heads, head_dim, request.pairing, rotation_for(first + x.rows(), head_dim, request.base), positions);
+      return rotate_heads(x.clone(), heads, head_dim, request.pairing,
+                          rotation_for(first + x.rows(), head_dim, request.base), positions);
     };
     query = result.rotated_query = turn(query, request.heads, request.first_query);
     key = result.rotated_key = turn(key, request.key_heads, request.first_key);
@@ -213,13 +230,16 @@ WorkbenchResult run_workbench(const WorkbenchRequest& request, const Limits& lim
   for (const std::int64_t& length : request.prefixes) mask.emplace_back(PrefixRule{std::span(&length, 1)});
   for (std::size_t i = 0; i < request.allowed.size(); ++i) {
     if (!(request.allowed_shapes[i] == Shape{queries, keys}))
-      throw Error(ErrorKind::shape, "mask", join("allowed is ", request.allowed_shapes[i], " for ", queries, " queries and ", keys, " keys"));
+      throw Error(ErrorKind::shape, "mask",
+                  join("allowed is ", request.allowed_shapes[i], " for ", queries, " queries and ", keys, " keys"));
     mask.emplace_back(DenseRule{request.allowed[i].data(), 0, 0, keys, 1});
   }
   std::vector<ScoreEdit> edits = request.edits;
   for (ScoreEdit& edit : edits) {
     const auto check = [](const char* name, std::int64_t index, std::int64_t size) {
-      if (index >= size) throw Error(ErrorKind::argument, "edits", join("name ", name, ' ', index), join("there are ", name, "s 0 to ", size - 1, ", and -1 for all"));
+      if (index >= size)
+        throw Error(ErrorKind::argument, "edits", join("name ", name, ' ', index),
+                    join("there are ", name, "s 0 to ", size - 1, ", and -1 for all"));
     };
     check("head", edit.head, request.heads);
     check("query", edit.query, queries);
@@ -228,11 +248,14 @@ WorkbenchResult run_workbench(const WorkbenchRequest& request, const Limits& lim
     if (edit.query >= 0) edit.query += request.first_query;
     if (edit.key >= 0) edit.key += request.first_key;
   }
-  for (const auto& [name, tensor] : {std::pair("q", result.query), std::pair("k", result.key), std::pair("v", result.value)}) check_finite(name, tensor);
+  for (const auto& [name, tensor] :
+       {std::pair("q", result.query), std::pair("k", result.key), std::pair("v", result.value)})
+    check_finite(name, tensor);
   const float scale = request.scale != 0 ? request.scale : 1 / std::sqrt(static_cast<float>(head_dim));
   result.scale = scale;
   Tensor log_sum_exp;
-  const auto ask = [&](float with_scale, bool with_mask, bool with_edits, Tensor WorkbenchHead::*scores, Tensor WorkbenchHead::*weights) {
+  const auto ask = [&](float with_scale, bool with_mask, bool with_edits, Tensor WorkbenchHead::*scores,
+                       Tensor WorkbenchHead::*weights) {
     AttentionInput input;
     input.query_heads = request.heads;
     input.key_heads = request.key_heads;
@@ -290,7 +313,9 @@ WorkbenchResult run_workbench(const WorkbenchRequest& request, const Limits& lim
 }
 
 void write_workbench(JsonWriter& out, const WorkbenchResult& result) {
-  const auto row = [](const Tensor& tensor) { return std::span<const float>(tensor.data(), static_cast<std::size_t>(tensor.elements())); };
+  const auto row = [](const Tensor& tensor) {
+    return std::span<const float>(tensor.data(), static_cast<std::size_t>(tensor.elements()));
+  };
   const auto rows = [&](const char* name, const Tensor& tensor) { out.key(name).rows(tensor); };
   out.field("precision", "float32");
   out.field("scale", result.scale);

@@ -1,5 +1,5 @@
-// Attention on somebody's own small matrices, with every number between input and output (POST /attention). Every number
-// comes from the engine: each step of a head is the one attention asked with fewer rules.
+// Attention on somebody's own small matrices, with every number between input and output (POST /attention). Every
+// number comes from the engine: each step of a head is the one attention asked with fewer rules.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct WorkbenchRequest {
   Tensor query, key, value;
   Tensor output_weight;  // undefined: no projection
   std::int64_t heads = 1, key_heads = 1;
-  float scale = 0;       // 0: 1 / sqrt(head_dim)
+  float scale = 0;  // 0: 1 / sqrt(head_dim)
 
   bool causal = false;
   std::vector<WindowRule> windows;
@@ -42,10 +42,10 @@ struct WorkbenchHead {
 
 struct WorkbenchResult {
   float scale = 0;
-  Tensor query, key, value;                    // [rows, heads * head_dim]
-  Tensor rotated_query, rotated_key;           // undefined without rotary positions
+  Tensor query, key, value;           // [rows, heads * head_dim]
+  Tensor rotated_query, rotated_key;  // undefined without rotary positions
   std::vector<WorkbenchHead> heads;
-  Tensor concatenated, projected;              // projected undefined without output_weight
+  Tensor concatenated, projected;  // projected undefined without output_weight
 };
 
 // Errors as the engine's, with the request's names; ApiError 413 beyond the limits.
