@@ -506,6 +506,66 @@ TEST_F(Explorer, TellsWhatMatters) {
   EXPECT_EQ(kind_of(post("importance", ask)), "argument");
 }
 
+TEST_F(Explorer, EditsShowTheirConsequenceEverywhere) {
+  Json ask = translated();
+  const Json base = post("run", ask).json();
+  ask["input"] = base["input"];
+  Json cut = {{"kind", "head"}, {"attention", "decoder.3.cross"}, {"head", -1}, {"value", 0}, {"name", "deaf"}};
+  Json lock = {{"kind", "lock"}, {"attention", "decoder.1.cross"}, {"head", 0}, {"query", 1}, {"key", 2}, {"value", 0.5}};
+  ask["edits"] = Json::array({cut, lock});
+  const Json edited = post("run", ask).json();
+  ASSERT_TRUE(edited.contains("edits")) << edited;
+  EXPECT_EQ(edited["edits"][0]["touched"], base["tokens"]["target"].size());
+  EXPECT_EQ(edited["edits"][1]["touched"], 1);
+  EXPECT_NE(edited["run"], base["run"]);
+  EXPECT_NE(edited["predictions"]["rows"][1]["top"][0]["logit"], base["predictions"]["rows"][1]["top"][0]["logit"]);
+  EXPECT_LT(edited["checks"]["head_sum"].get<double>(), 1e-5);
+  Json row = ask;
+  row.update(Json{{"attention", "decoder.1.cross"}, {"head", 0}, {"query", 1}});
+  EXPECT_NEAR(post("row", row).json()["weights"][2].get<double>(), 0.5, 1e-6);
+  // What is written under the edits is what the edited run finds most likely at every step.
+  Json write = ask;
+  write["edits"] = Json::array({cut});
+  write["steps"] = 12;
+  const Json written = post("generate", write).json();
+  ASSERT_TRUE(written.contains("steps")) << written;
+  Json read = ask;
+  read["edits"] = Json::array({cut});
+  Json ids = Json::array();
+  for (const Json& step : written["steps"])
+    if (step["text"] != "</s>") ids.push_back(step["id"]);
+  read["input"].erase("target");
+  read["input"]["target_ids"] = ids;
+  const Json again = post("run", read).json();
+  for (std::size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(again["predictions"]["rows"][i]["rank"], 0) << i;
+  // Undone exactly.
+  cut["off"] = lock["off"] = true;
+  ask["edits"] = Json::array({cut, lock});
+  Json off = post("run", ask).json();
+  EXPECT_EQ(off["edits"].size(), 2u);
+  EXPECT_EQ(off["predictions"], base["predictions"]);
+  ask["edits"][0]["off"] = false;
+  ask["edits"][0]["value"] = "none";
+  EXPECT_EQ(kind_of(post("run", ask)), "argument");
+  // Measures are those of the run without edits, and say so.
+  ask["edits"] = Json::array({lock});
+  ask["edits"][0].erase("off");
+  EXPECT_EQ(kind_of(post("importance", ask)), "argument");
+}
+
+TEST_F(Explorer, FindsHeads) {
+  const Json found = post("heads", Json{{"model", "tatoeba-zh-en"}}).json();
+  ASSERT_TRUE(found.contains("heads")) << found;
+  EXPECT_EQ(found["heads"].size(), 48u);
+  EXPECT_EQ(found["inputs"], 36);
+  for (const Json& head : found["heads"]) EXPECT_EQ(head["values"].size(), found["metrics"].size());
+  const Json own = post("heads", Json{{"model", "tang-quatrains"}, {"inputs", {{{"text", "明月几时有"}}, {{"text", "春风"}}}}}).json();
+  ASSERT_TRUE(own.contains("heads")) << own;
+  EXPECT_EQ(own["inputs"], 2);
+  EXPECT_EQ(own["heads"].size(), 24u);
+  EXPECT_EQ(kind_of(post("heads", Json{{"model", "tang-quatrains"}, {"inputs", {{{"source", "明月"}}}}})), "argument");
+}
+
 TEST_F(Explorer, KeepsAConnectionForManyRequests) {
   Client client(port());
   for (int i = 0; i < 100; ++i) {
