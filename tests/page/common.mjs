@@ -4,6 +4,7 @@
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { cpus, loadavg } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -28,6 +29,10 @@ export async function serve(...args) {
   });
   return { address, stop: () => new Promise((done) => { child.on('exit', done); child.kill('SIGTERM'); setTimeout(() => child.kill('SIGKILL'), 3000).unref(); }), pid: child.pid };
 }
+
+// How much slower a machine is that others keep busy: runnable tasks a processor, 1 on a machine of one's own. Limits of time
+// are meant for the latter and are stretched by it, and no further than `most`.
+export const busyness = (most) => Math.min(most, Math.max(1, loadavg()[0] / cpus().length));
 
 export async function browse() {
   const { chromium } = require('playwright-core');

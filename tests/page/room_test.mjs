@@ -5,7 +5,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, before } from 'node:test';
-import { api, browse, open, poet, random, serve, settled, translator } from './common.mjs';
+import { api, browse, busyness, open, poet, random, serve, settled, translator } from './common.mjs';
 import { forward, readModel } from './reference.mjs';
 
 let server, browser;
@@ -169,7 +169,7 @@ test('dragging by pointer: the next tokens follow within 150 ms', async (t) => {
   await settled(page);
   waits.sort((a, b) => a - b);
   console.log(`logits after a move of a drag: quickest ${waits[0]} ms, median ${waits[6]} ms`);
-  assert.ok(waits[2] <= 150, `${waits}`);
+  assert.ok(waits[2] <= 150 * busyness(8), `${waits}`);
   assert.equal(await page.locator('.edits li').count(), 1, 'a drag is one edit');
   await page.click('#undo');
   await settled(page);
