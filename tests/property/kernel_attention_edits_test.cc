@@ -87,8 +87,18 @@ TEST(AttentionEdits, SeveralBlocksOfKeysAndRows) {
         {.kind = Kind::lock, .item = 1, .head = 1, .key = 880, .value = 0.125f, .key_end = 884},
     };
     given.call.edits = edits;
+    Matrices matrices(given);
     run(given);
     expect_forward(given, 1e-5, target);
+    // Long rows of weights sum to 1 as well, with locks and without.
+    for (std::size_t i = 0; i < matrices.requests.size(); ++i) {
+      const std::int64_t keys = given.items[index_of(matrices.requests[i].item)].keys;
+      for (std::size_t row = 0; row < matrices.weights[i].size() / index_of(keys); ++row) {
+        double sum = 0;
+        for (std::int64_t j = 0; j < keys; ++j) sum += matrices.weights[i][row * index_of(keys) + index_of(j)];
+        ASSERT_NEAR(sum, 1, 1e-6) << target << " row " << row;
+      }
+    }
   });
 }
 
