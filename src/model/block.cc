@@ -349,6 +349,7 @@ Tensor feed_forward(StackRun& run, int layer, const FeedForwardParts& parts, con
 // Adds positions, then the embedding's norm and dropout: common to tokens and features.
 Tensor finish_embedding(StackRun& run, Tensor x) {
   const TransformerConfig& config = run.parts.config;
+  check_item_numbers("embedding", run.options, static_cast<std::int64_t>(run.offsets.size()) - 1);
   if (run.stack.positions.defined()) x = add(x, embed(run.stack.positions, run.positions));
   if (run.stack.config.embedding_norm)
     x = normalize(run, {run.stack.kind, -1, Part::block, Point::embedding_deviation}, run.stack.embedding_norm, x);

@@ -279,11 +279,18 @@ std::shared_ptr<const CrossMemory> Model::share_memory(const States& memory, con
 }
 
 Tensor Model::logits(const Tensor& states, const RunOptions& options) const {
-  return logits(States{states, {0, states.rows()}}, options);
+  RunOptions of_one_item = options;
+  if (of_one_item.item_numbers.size() != 1) of_one_item.item_numbers = {};
+  return logits(States{states, {0, states.rows()}}, of_one_item);
 }
 
 Tensor Model::logits(const States& states, const RunOptions& options, std::span<const std::int64_t> first_positions) const {
   if (!parts_->logits.weight.defined()) throw Error(ErrorKind::argument, "logits", "the model has no vocabulary to predict");
+  if (states.offsets.empty() || states.offsets.back() != states.rows.rows())
+    throw Error(ErrorKind::shape, "logits", join("item offsets must run from 0 to the number of rows, ", states.rows.rows()));
+  check_item_numbers("logits", options, states.items());
+  if (!first_positions.empty() && static_cast<std::int64_t>(first_positions.size()) != states.items())
+    throw Error(ErrorKind::argument, "logits", join(first_positions.size(), " first positions are given for ", states.items(), " items"));
   Tensor result = linear(states.rows, parts_->logits.weight, parts_->logits.bias);
   visit_site(options, {parts_->decoder ? StackKind::decoder : StackKind::encoder, -1, Part::block, Point::logits}, states.offsets,
              first_positions, result);
@@ -297,6 +304,7 @@ LossResult Model::loss(const Tensor& states, std::span<const std::int32_t> label
 
 Tensor Model::classify(const States& encoded, const RunOptions& options) const {
   if (!parts_->classifier.weight.defined()) throw Error(ErrorKind::argument, "classify", "the model has no classifier");
+  check_item_numbers("classify", options, encoded.items());
   Tensor pooled;
   if (parts_->config.pooling == Pooling::mean) {
     pooled = mean_rows(encoded.rows, encoded.offsets);

@@ -230,8 +230,16 @@ TEST_P(Family, TellsAProbeWhoseRowsItVisits) {
     for (std::size_t i = 0; i < row.size(); ++i) ASSERT_NEAR(row[i], other[i], 1e-4 * std::max(1.0f, std::fabs(row[i]))) << name_of(std::get<0>(place));
   }
   const std::vector<std::int64_t> too_few{0};
+  const States states = model.decode(targets, config().encoder ? &memory : nullptr);
   options.item_numbers = too_few;
   EXPECT_THROW(model.decode(targets, config().encoder ? &memory : nullptr, options), Error);
+  if (config().encoder) {
+    EXPECT_THROW(model.encode(source(), options), Error);
+    EXPECT_THROW(model.share_memory(memory, options), Error);
+  }
+  EXPECT_THROW(model.logits(states, options), Error);
+  EXPECT_THROW(model.logits(states, {}, too_few), Error);
+  EXPECT_THROW(model.logits(States{states.rows, {0, 1}}), Error);
 }
 
 TEST_P(Family, DecodesStepByStepAsInOnePass) {
