@@ -14,6 +14,8 @@ target_compile_definitions(program_explorer_tests PRIVATE
 add_dependencies(program_explorer_tests attend-cli)
 add_test(NAME program/explorer COMMAND program_explorer_tests)
 
+add_test(NAME program/prepare COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/programs/prepare_test.sh ${PROJECT_SOURCE_DIR})
+
 # Sanitizers would have to be linked into the example, too.
 if(NOT ATTEND_SANITIZE)
 add_test(NAME install/find_package

@@ -1,7 +1,7 @@
 # Puts the files of a folder into a program: attend_embed(TARGET FOLDER) adds a source file to the target that defines
 # assets() of assets.h. The assembler copies the bytes, so that megabytes cost no compile time; the order is by name.
 function(attend_embed target folder)
-  file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE ${folder} ${folder}/*)
+  file(GLOB_RECURSE files RELATIVE ${folder} ${folder}/*)
   list(FILTER files EXCLUDE REGEX "(^|/)\\.")
   list(SORT files)
   set(blocks "")
@@ -9,8 +9,11 @@ function(attend_embed target folder)
   set(table "")
   set(paths "")
   set(number 0)
+  attend_watch(${folder})
   foreach(file IN LISTS files)
     list(APPEND paths ${folder}/${file})
+    get_filename_component(inner ${folder}/${file} DIRECTORY)
+    attend_watch(${inner})
     string(APPEND blocks
       "asm(\".section .rodata,\\\"a\\\"\\n.balign 16\\nattend_asset_${number}:\\n\"\n"
       "    \".incbin \\\"${folder}/${file}\\\"\\n\"\n"
