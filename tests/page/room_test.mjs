@@ -14,15 +14,6 @@ before(async () => { server = await serve(translator); browser = await browse();
 after(async () => { await browser?.close(); await server?.stop(); });
 
 const near = (a, b, within, what) => assert.ok(Math.abs(a - b) <= within, `${what}: ${a} against ${b}`);
-// A build without edits refuses them by name; then what needs them is left out, and says so.
-const editable = async (t) => {
-  const reply = await fetch(`${server.address}api/v1/run`, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ model: 'tatoeba-zh-en', input: { source: '你好。', language: 'en' }, edits: [{ kind: 'head', attention: 'decoder.0.cross', head: 0, value: 0 }] }) });
-  if (reply.ok) return true;
-  const { error } = await reply.json();
-  assert.match(error.what, /not made by this build/);
-  t.skip('this build makes no edits');
-  return false;
-};
 const sentence = '我喜欢学习中文。';
 async function enter(page, text = sentence) {
   await page.waitForSelector('#source-text');
@@ -123,8 +114,7 @@ test('hovering a target word colours the source by its row', async () => {
   await page.context().close();
 });
 
-test('an edit: base beside edited, equal to the textbook and to the engine; undo gives the same bits', async (t) => {
-  if (!await editable(t)) return;
+test('an edit: base beside edited, equal to the textbook and to the engine; undo gives the same bits', async () => {
   const page = await open(browser, server, '#/model');
   await enter(page);
   const name = await choose(page, 'cross', 3, 0);
@@ -147,8 +137,7 @@ test('an edit: base beside edited, equal to the textbook and to the engine; undo
   await page.context().close();
 });
 
-test('dragging by pointer: the next tokens follow within 150 ms', async (t) => {
-  if (!await editable(t)) return;
+test('dragging by pointer: the next tokens follow within 150 ms', async () => {
   const page = await open(browser, server, '#/model');
   await enter(page);
   await choose(page, 'cross', 3, 0);
@@ -177,8 +166,7 @@ test('dragging by pointer: the next tokens follow within 150 ms', async (t) => {
   await page.context().close();
 });
 
-test('a head is cut before W_O, once or twice the same, and the sum of heads is checked', async (t) => {
-  if (!await editable(t)) return;
+test('a head is cut before W_O, once or twice the same, and the sum of heads is checked', async () => {
   const page = await open(browser, server, '#/model');
   await enter(page);
   const name = await choose(page, 'cross', 1, 2);
@@ -190,6 +178,25 @@ test('a head is cut before W_O, once or twice the same, and the sum of heads is 
   for (const [id, logit] of Object.entries(await logits(page, true))) if (!Number.isNaN(logit)) near(logit, wanted.logits[2][id], 2e-5 * Math.max(1, Math.abs(logit)), `logit ${id}`);
   const text = await page.textContent('.head-sum .check-line');
   assert.ok(Number(/(\d[\d.]*e[-−+]?\d+)/.exec(text.replace('−', '-'))?.[1] ?? 1) <= 1e-5, text);
+  await page.context().close();
+});
+
+test('a patch from another text: what is written from the start says it, too', async () => {
+  const page = await open(browser, server, '#/model');
+  await enter(page);
+  await choose(page, 'cross', 3, 0);
+  await query(page, 3);
+  await page.click('.patch-box summary');
+  await page.fill('.patch-box input', '他喜欢学习英语。');
+  await page.click('.patch-box button');
+  await settled(page);
+  const top = (all) => Number(Object.entries(all).filter(([, logit]) => !Number.isNaN(logit)).sort((a, b) => b[1] - a[1])[0][0]);
+  assert.notEqual(top(await logits(page, true)), top(await logits(page)), 'another token comes next');
+  await page.waitForSelector('.written .hue-e', { timeout: 20000 });
+  assert.equal(await page.locator('.toast.error').count(), 0);
+  await page.click('#generate');
+  await page.waitForSelector('.steps button');
+  assert.equal(await page.locator('.toast.error').count(), 0, 'generation knows edits of rows still to be written');
   await page.context().close();
 });
 
@@ -234,8 +241,7 @@ test('find heads sorts the wall; generation steps, branches and shows the cache;
   await page.context().close();
 });
 
-test('the link and the file bring back model, text, selection and edits', async (t) => {
-  if (!await editable(t)) return;
+test('the link and the file bring back model, text, selection and edits', async () => {
   const page = await open(browser, server, '#/model');
   await enter(page);
   await choose(page, 'cross', 2, 3);

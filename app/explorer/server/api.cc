@@ -367,7 +367,10 @@ HttpResponse Api::generate(const Json& body, const StopSignal& stop) {
   InputRequest texts = input_request(fields, "input", limits_);
   texts.target.reset();  // that is what is written
   const PreparedInput input = read_input(*loaded, std::move(texts), limits_, false, [&] { return stop.stopped(); });
-  const std::shared_ptr<const RunEdits> edits = read_edits(fields, *loaded, input, limits_, stop);
+  // Edits may name rows that are still to be written.
+  PreparedInput written = input;
+  written.decoder.resize(std::max<std::size_t>(1, input.decoder.size()) + static_cast<std::size_t>(request.steps));
+  const std::shared_ptr<const RunEdits> edits = read_edits(fields, *loaded, written, limits_, stop);
   fields.finish();
   const Stopwatch watch;
   const Generation made = generate_openly(*loaded, input, *edits, request, stop);

@@ -66,6 +66,6 @@ function Tree({ made, at }: { made: GenerateResult; at: number }) {
       {nodes.map((node) => { const a = spot.get(node.parent), z = spot.get(node.id)!; return a && <path d={`M ${a.x + 70} ${a.y - 4} C ${a.x + 84} ${a.y - 4}, ${z.x - 14} ${z.y - 4}, ${z.x - 2} ${z.y - 4}`} class={node.kept ? 'kept' : ''} />; })}
       {nodes.map((node) => { const z = spot.get(node.id)!; return <text x={z.x} y={z.y} class={`${node.kept ? 'kept' : ''} ${node.step === at ? 'now' : ''}`}>{clean(node.text).slice(0, 9)}<title>{`log p ${show(node.log_probability)}`}</title></text>; })}
     </svg></div>
-    <table class="by-hand"><thead><tr><th scope="col">{t('room.hypothesis')}</th><th scope="col">log p</th><th scope="col">{t('room.ranked')}</th></tr></thead><tbody>{hypotheses.map((h) => <tr><td class="left">{h.text}</td><td>{show(h.log_probability)}</td><td>{show(h.score)}</td></tr>)}</tbody></table>
+    <table class="by-hand"><thead><tr><th scope="col" class="left">{t('room.hypothesis')}</th><th scope="col">log p</th><th scope="col">{t('room.ranked')}</th></tr></thead><tbody>{hypotheses.map((h) => <tr><td class="left">{h.text}</td><td>{show(h.log_probability)}</td><td>{show(h.score)}</td></tr>)}</tbody></table>
   </div>;
 }
