@@ -120,8 +120,11 @@ test('an edit: base beside edited, equal to the textbook and to the engine; undo
   const name = await choose(page, 'cross', 3, 0);
   await query(page, 1);
   const before = { weights: await weights(page), logits: await logits(page), mix: await vector(page, 'mix') };
-  await raise(page, 2, 3);
+  await page.click('.row-column[data-key="2"] .key-label');
+  const unedited = (await numbers(page))[2];
+  await raise(page, 2, 7);
   const score = (await numbers(page))[2];
+  near(score, unedited + 7, 1e-3, 'seven quick steps all count');
   const ids = await tokensOf(page);
   const edit = { kind: 'set', attention: name, head: 0, query: 1, key: 2, value: score };
   const wanted = forward(model, ids.source, ids.target, [edit]);

@@ -34,8 +34,7 @@ void write_importance(JsonWriter& out, const Run& run, const ImportanceRequest& 
                       const StopSignal& stop) {
   const Model& engine = run.model().folder.model;
   const TransformerConfig& config = engine.config();
-  const Tensor& logits = run.logits();
-  if (!logits.defined())
+  if (!run.predicts())
     throw Error(ErrorKind::argument, "target", join(run.model().name, " predicts no tokens"), "choose another model");
   if (!run.edits().key().empty())
     throw Error(ErrorKind::argument, "edits", "are not taken into account by this measure",
@@ -44,12 +43,12 @@ void write_importance(JsonWriter& out, const Run& run, const ImportanceRequest& 
   input.source = run.input().encoder;
   input.ids = run.input().decoder;
 
-  const std::int64_t row = request.row.value_or(logits.rows() - 1);
-  check_index("target.row", row, logits.rows());
+  const std::int64_t row = request.row.value_or(run.predictions() - 1);
+  check_index("target.row", row, run.predictions());
+  const Tensor logits = run.logits(row, row + 1);
   std::int32_t token = request.token.value_or(-1);
   if (token < 0)
-    token = static_cast<std::int32_t>(std::max_element(logits.row(row), logits.row(row) + logits.width()) -
-                                      logits.row(row));
+    token = static_cast<std::int32_t>(std::max_element(logits.data(), logits.data() + logits.width()) - logits.data());
   check_index("target.token", token, logits.width());
   if (request.versus) check_index("target.versus", *request.versus, logits.width());
   // Positions of targets are rows of the stack, where a class token comes first.

@@ -147,7 +147,8 @@ AttentionCall AttentionRecord::call(Rules with) const {
 
 namespace {
 
-RowStatistics statistics_of(const Model& model, const AttentionRecord& record) {
+// Fills the softmax denominators, which rebuild any weight later, in the pass that takes the statistics.
+RowStatistics statistics_of(const Model& model, AttentionRecord& record) {
   RowStatistics result;
   result.queries = record.queries();
   result.keys = record.keys();
@@ -176,10 +177,10 @@ RowStatistics statistics_of(const Model& model, const AttentionRecord& record) {
   ask.top_weights = result.top_weights.data();
   std::vector<float> sinks(rows, 0);
   ask.sink = sinks.data();
+  record.log_sum_exp = Tensor::empty({result.queries, result.heads});
   AttentionCall call = record.call();
   Tensor output = Tensor::empty({result.queries, result.heads * call.value_dim});
   call.output = {output.data(), output.row_stride(), call.value_dim};
-  call.log_sum_exp = nullptr;
   call.statistics = &ask;
   attention_forward(call);
   for (std::size_t row = 0; row < rows; ++row) {
@@ -287,13 +288,29 @@ class RecordingProbe : public Probe {
 
 namespace {
 
-// The softmax denominators, which rebuild any weight later.
+// The softmax denominators alone.
 void add_log_sum_exp(AttentionRecord& record) {
   record.log_sum_exp = Tensor::empty({record.queries(), record.rules.query_heads});
   AttentionCall call = record.call();
   Tensor output = Tensor::empty({record.queries(), record.rules.query_heads * call.value_dim});
   call.output = {output.data(), output.row_stride(), call.value_dim};
   attention_forward(call);
+}
+
+constexpr std::int64_t most_kept_logits = std::int64_t{4} << 20;
+
+// What the records of all attentions of a run take.
+std::int64_t record_bytes(const TransformerConfig& config, const PreparedInput& input) {
+  const std::int64_t query = config.heads * config.head_width(), key = config.key_head_count() * config.head_width();
+  const bool rotary = config.positions == PositionKind::rotary;
+  std::int64_t floats = 0;
+  for (const AttentionPlace& place : attentions_of(config)) {
+    const std::size_t queries = place.stack == StackKind::encoder ? input.encoder.size() : input.decoder.size();
+    const std::size_t keys = place.part == Part::cross ? input.encoder.size() : queries;
+    floats += static_cast<std::int64_t>(queries) * (2 * config.width + (rotary ? 3 : 2) * query + config.heads) +
+              static_cast<std::int64_t>(keys) * (rotary ? 3 : 2) * key;
+  }
+  return floats * static_cast<std::int64_t>(sizeof(float));
 }
 
 TokenBatch batch_of(const std::vector<std::int32_t>& ids) {
@@ -312,17 +329,21 @@ Run::Run(std::shared_ptr<const LoadedModel> model, PreparedInput input, std::sha
     : model_(std::move(model)), input_(std::move(input)), edits_(std::move(edits)), most_bytes_(most_bytes) {
   const NoGradientScope no_gradients;
   const Model& engine = model_->folder.model;
+  const TransformerConfig& config = engine.config();
   StoppingProbe stopping(stop);
   InputProbe inputs(block_inputs_);
   const std::unique_ptr<EditingProbe> editing = edits_->probe(*model_);
+  const bool all_fit = record_bytes(config, input_) <= most_bytes_;
   RecordingProbe recording(engine, editing.get(), [&](std::shared_ptr<AttentionRecord> record) {
-    add_log_sum_exp(*record);
-    if (statistics) statistics_[record->place] = statistics_of(engine, *record);
-    keep(std::move(record));
+    if (statistics)
+      statistics_[record->place] = statistics_of(engine, *record);
+    else
+      add_log_sum_exp(*record);
+    if (all_fit) keep(std::move(record));
   });
   std::vector<Probe*> probes{&stopping, &inputs};
   if (editing) probes.push_back(editing.get());
-  probes.push_back(&recording);
+  if (statistics || all_fit) probes.push_back(&recording);
   ProbeList list(std::move(probes));
   RunOptions options;
   options.probe = &list;
@@ -330,20 +351,32 @@ Run::Run(std::shared_ptr<const LoadedModel> model, PreparedInput input, std::sha
   if (!input_.encoder.empty()) states = memory_ = engine.encode(batch_of(input_.encoder), options);
   if (!input_.decoder.empty())
     states = engine.decode(batch_of(input_.decoder), input_.encoder.empty() ? nullptr : &memory_, options);
-  const bool encoder_alone = !engine.config().decoder;
-  const bool has_logits = !encoder_alone || (engine.config().classes == 0 && engine.config().encoder->vocabulary > 0);
-  if (has_logits && states.rows.defined()) {
+  if (config.decoder || (config.classes == 0 && config.encoder->vocabulary > 0)) {
     // A class token in front predicts nothing.
-    if (encoder_alone && engine.config().encoder->class_token)
-      states = {states.rows.row_range(1, states.rows.rows() - 1).clone(), {0, states.rows.rows() - 1}};
-    logits_ = engine.logits(states, options);
+    first_position_ = !config.decoder && config.encoder->class_token ? 1 : 0;
+    states_ = states.rows.row_range(first_position_, states.rows.rows() - first_position_);
+    if (states_.rows() * config.output_vocabulary() <= most_kept_logits) {
+      const std::int64_t positions[] = {first_position_};
+      logits_ = engine.logits(States{states_, {0, states_.rows()}}, options, positions);
+    }
   }
   if (editing) touched_ = editing->touched();
 }
 
+Tensor Run::logits(std::int64_t begin, std::int64_t end) const {
+  if (logits_.defined()) return logits_.row_range(begin, end - begin);
+  const NoGradientScope no_gradients;
+  const std::unique_ptr<EditingProbe> editing = edits_->probe(*model_);
+  RunOptions options;
+  options.probe = editing.get();
+  const std::int64_t positions[] = {first_position_ + begin};
+  return model_->folder.model.logits(States{states_.row_range(begin, end - begin), {0, end - begin}}, options,
+                                     positions);
+}
+
 std::int64_t Run::bytes() const {
   std::lock_guard lock(mutex_);
-  std::int64_t total = bytes_of({&memory_.rows, &logits_});
+  std::int64_t total = bytes_of({&memory_.rows, &states_, &logits_});
   for (const auto& [place, kept] : records_) total += kept.record->bytes();
   for (const auto& stack : block_inputs_)
     for (const Tensor& input : stack) total += bytes_of({&input});
@@ -405,8 +438,8 @@ const RowStatistics& Run::statistics(const AttentionPlace& place, const StopSign
     std::lock_guard lock(mutex_);
     if (const auto found = statistics_.find(place); found != statistics_.end()) return found->second;
   }
-  const std::shared_ptr<const AttentionRecord> from = record(place, stop);
-  RowStatistics made = statistics_of(model_->folder.model, *from);
+  AttentionRecord from = *record(place, stop);
+  RowStatistics made = statistics_of(model_->folder.model, from);
   std::lock_guard lock(mutex_);
   return statistics_.emplace(place, std::move(made)).first->second;
 }
@@ -551,14 +584,17 @@ void write_run(JsonWriter& out, const Run& run, const RunWants& wants, std::size
     }
     out.end_array();
   }
-  if (wants.predictions && run.logits().defined()) {
+  if (wants.predictions && run.predicts()) {
     const Tokenizer& tokenizer = model.config().decoder ? *model.folder.target : *model.folder.source;
-    const Tensor& logits = run.logits();
     out.key("predictions").begin_object().key("rows").begin_array();
-    for (std::int64_t row = 0; row < logits.rows(); ++row) {
+    constexpr std::int64_t at_once = 256;
+    for (std::int64_t begin = 0; begin < run.predictions(); begin += at_once) {
       stop.check();
-      write_prediction(out, tokenizer, {logits.row(row), static_cast<std::size_t>(logits.width())},
-                       run.input().next[static_cast<std::size_t>(row)], wants.top);
+      const std::int64_t end = std::min(begin + at_once, run.predictions());
+      const Tensor logits = run.logits(begin, end);
+      for (std::int64_t row = begin; row < end; ++row)
+        write_prediction(out, tokenizer, {logits.row(row - begin), static_cast<std::size_t>(logits.width())},
+                         run.input().next[static_cast<std::size_t>(row)], wants.top);
     }
     out.end_array().end_object();
   }

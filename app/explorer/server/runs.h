@@ -78,7 +78,10 @@ class Run {
 
   const LoadedModel& model() const { return *model_; }
   const PreparedInput& input() const { return input_; }
-  const Tensor& logits() const { return logits_; }  // [rows, vocabulary]; undefined where the model has none
+  bool predicts() const { return states_.defined(); }          // has the model logits?
+  std::int64_t predictions() const { return states_.rows(); }  // rows that have some
+  // Of rows [begin, end), [rows, vocabulary]. Those of a long text are made when asked for and not kept.
+  Tensor logits(std::int64_t begin, std::int64_t end) const;
   const RunEdits& edits() const { return *edits_; }
   const std::vector<std::int64_t>& touched() const { return touched_; }  // values each edit changed
 
@@ -101,7 +104,9 @@ class Run {
   std::int64_t most_bytes_;
   std::vector<Tensor> block_inputs_[2];  // by stack: what each block reads, before edits of that site
   States memory_;                        // the encoder's output
-  Tensor logits_;
+  Tensor states_;                        // what logits are made of, without the row of a class token
+  std::int64_t first_position_ = 0;      // of the first of them
+  Tensor logits_;                        // undefined if they are too many to keep
   std::vector<std::int64_t> touched_;
 
   mutable std::mutex mutex_;

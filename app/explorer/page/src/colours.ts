@@ -3,7 +3,7 @@ import { interpolateRgb } from './interpolate';
 
 export type Tone = 'q' | 'k' | 'v' | 'w' | 's' | 'x';
 
-interface Palette {
+export interface Palette {
   surface: string;
   ink: string;
   faint: string;
@@ -29,6 +29,27 @@ export function weightColour(palette: Palette, share: number): string {
   const low = Math.min(palette.weights.length - 2, Math.floor(at));
   return interpolateRgb(palette.weights[low], palette.weights[low + 1], at - low);
 }
+
+// Weights as a picture, one pixel a cell: the same ramp from a table, since a map shows hundreds of thousands of them.
+const steps = 1024;
+const tables = new Map<Palette, Uint8ClampedArray>();
+export function weightPicture(palette: Palette, weights: Float32Array, rows: number, columns: number): ImageData {
+  let table = tables.get(palette);
+  if (!table) {
+    table = new Uint8ClampedArray(4 * steps);
+    for (let i = 0; i < steps; ++i) {
+      const hex = weightColour(palette, i / (steps - 1));
+      table.set([1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)).concat(255), 4 * i);
+    }
+    tables.set(palette, table);
+  }
+  const from = new Uint32Array(table.buffer), image = new ImageData(columns, rows), to = new Uint32Array(image.data.buffer);
+  for (let i = 0; i < to.length; ++i) to[i] = from[Math.round(ramp(weights[i]) * (steps - 1))];
+  return image;
+}
+
+// How strong a weight is drawn: small ones stay visible.
+export const ramp = (share: number) => Math.sqrt(Math.max(0, Math.min(1, share)));
 
 // Positive: the tone; negative: grey. `size` is the magnitude that is drawn strongest.
 export function cellColour(palette: Palette, tone: Tone, value: number, size: number): string {

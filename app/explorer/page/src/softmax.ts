@@ -8,6 +8,12 @@ export interface RowPreview {
   output: number[];
 }
 
+// A preview stands for one list of edits (null: a drag that is not over) and as long as the engine has not answered that list.
+// It is never taken away by an answer to an older one, so that quick steps with the arrow keys all count.
+export interface StandIn extends RowPreview { edits: readonly unknown[] | null }
+export const standsIn = (preview: StandIn | null, edits: readonly unknown[], answered: readonly unknown[] | undefined): boolean =>
+  preview !== null && (preview.edits === null || (preview.edits === edits && answered !== edits));
+
 export function previewRow(masked: (number | null)[], edits: ScoreEdit[], values: number[][]): RowPreview {
   const scores = masked.slice();
   const locked = new Map<number, number>();

@@ -5,7 +5,7 @@ import type { AttentionResult, Matrix } from '../engine';
 import type { ComponentChildren } from 'preact';
 import { Grid, type Cell, type GridProps } from '../grid';
 import { RowPanel, type KeyState } from '../rowpanel';
-import { previewRow, type RowPreview } from '../softmax';
+import { previewRow, standsIn, type StandIn } from '../softmax';
 import { parseTable, show, toCsv } from '../numbers';
 import { copy, download, explain, pngOf, say } from '../shared';
 import { Button, Dialog, Icon, Menu, NumberField, Segmented, Select, Stepper, Tex } from '../ui';
@@ -22,7 +22,7 @@ import {
 
 const hover = signal<Place | null>(null);
 const hint = signal(true);
-const preview = signal<({ head: number; query: number } & RowPreview) | null>(null);
+const preview = signal<({ head: number; query: number } & StandIn) | null>(null);
 
 type InputId = 'x' | 'memory' | 'wq' | 'wk' | 'wv' | 'wo' | 'q' | 'k' | 'v';
 
@@ -30,7 +30,7 @@ function drag(key: number, score: number, done: boolean): void {
   const b = bench.value, r = result.value;
   const { head, query } = b.chosen;
   const edits = withEdit(b.edits, { kind: 'set', head, query, key, value: score });
-  if (r) preview.value = { head, query, ...previewRow(r.heads[head].masked[query], rowEdits(edits, head, query), valuesOf(r, head, b.heads)) };
+  if (r) preview.value = { head, query, edits: done ? edits : null, ...previewRow(r.heads[head].masked[query], rowEdits(edits, head, query), valuesOf(r, head, b.heads)) };
   if (done) change({ edits, chosen: { head, query, key } });
   else draft(edits);
 }
@@ -75,7 +75,6 @@ export function BenchScreen() {
     load(parsed ?? bench.value);
   }, [route.value]);
   useEffect(() => { const timer = setTimeout(() => void writeState('bench', [], linkState(b)), 150); return () => clearTimeout(timer); }, [b]);
-  useEffect(() => { if (settled.value?.edits === b.edits) preview.value = null; }, [settled.value, b]);
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
@@ -207,7 +206,7 @@ function BenchRow() {
   const head = r.heads[chosenHead];
   const queries = queryNames(b, r.q.length), keys = keyNames(b, r.k.length);
   const query = Math.min(b.chosen.query, r.q.length - 1), key = Math.min(b.chosen.key, r.k.length - 1);
-  const shown = preview.value && preview.value.head === chosenHead && preview.value.query === query && preview.value.weights.length === keys.length ? preview.value : null;
+  const shown = standsIn(preview.value, b.edits, settled.value?.edits) && preview.value && preview.value.head === chosenHead && preview.value.query === query && preview.value.weights.length === keys.length ? preview.value : null;
   const states: KeyState[] = keys.map((_, k) => {
     const edit = editOf(b.edits, chosenHead, query, k);
     return { edited: !!edit, locked: edit?.kind === 'lock', forbidden: edit?.kind === 'forbid' };
@@ -222,7 +221,7 @@ function BenchRow() {
     onSet={(k, score) => {
       hint.value = false;
       const edits = withEdit(b.edits, { kind: 'set', head: chosenHead, query, key: k, value: score });
-      preview.value = { head: chosenHead, query, ...previewRow(head.masked[query], rowEdits(edits, chosenHead, query), valuesOf(r, chosenHead, b.heads)) };
+      preview.value = { head: chosenHead, query, edits, ...previewRow(head.masked[query], rowEdits(edits, chosenHead, query), valuesOf(r, chosenHead, b.heads)) };
       change({ edits, chosen: { head: chosenHead, query, key: k } }, `key ${chosenHead} ${query} ${k}`);
     }}
     onLock={lock} onForbid={forbid} onReset={resetEdit}

@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { Grid, type Cell, type GridProps } from '../grid';
 import { RowPanel } from '../rowpanel';
-import { previewRow, type RowPreview } from '../softmax';
+import { previewRow, standsIn, type StandIn } from '../softmax';
 import { Lane, type AttentionResult, type EditKind } from '../engine';
 import { show } from '../numbers';
 import { engine, explain, say } from '../shared';
@@ -73,8 +73,8 @@ export function MiniFormula({ mini }: { mini: Mini }) {
 
 export function MiniRow({ mini, canLock = true, canForbid = true, hint }: { mini: Mini; canLock?: boolean; canForbid?: boolean; hint?: string }) {
   const { b, r, base } = mini;
-  const [preview, setPreview] = useState<RowPreview | null>(null);
-  useEffect(() => { if (mini.fresh) setPreview(null); }, [mini.fresh, r]);
+  const [standIn, setPreview] = useState<StandIn | null>(null);
+  const preview = standsIn(standIn, b.edits, mini.fresh ? b.edits : undefined) ? standIn : null;
   if (!r) return null;
   const { head, query } = b.chosen;
   const h = r.heads[head];
@@ -87,14 +87,15 @@ export function MiniRow({ mini, canLock = true, canForbid = true, hint }: { mini
     states={keys.map((_, key) => { const edit = editOf(b.edits, head, query, key); return { edited: !!edit, locked: edit?.kind === 'lock', forbidden: edit?.kind === 'forbid' }; })}
     chosen={b.chosen.key} live={preview ? 'preview' : mini.fresh ? 'engine' : 'asking'} took={r.took} entropy={preview ? null : h.entropy[query]} hint={hint && !b.edits.length ? hint : undefined}
     onChoose={(key) => mini.change({ chosen: { ...b.chosen, key } })}
-    onDrag={(key, score, done) => {
+    onDrag={(key, score) => {
       const edits = withEdit(b.edits, { kind: 'set', head, query, key, value: score });
       mini.change({ edits, chosen: { head, query, key } });
-      if (!done) setPreview(previewRow(h.masked[query], rowEdits(edits, head, query), values));
+      setPreview({ ...previewRow(h.masked[query], rowEdits(edits, head, query), values), edits });
     }}
     onSet={(key, score) => {
-      setPreview(previewRow(h.masked[query], rowEdits(withEdit(b.edits, { kind: 'set', head, query, key, value: score }), head, query), values));
-      put('set', key, score);
+      const edits = withEdit(b.edits, { kind: 'set', head, query, key, value: score });
+      setPreview({ ...previewRow(h.masked[query], rowEdits(edits, head, query), values), edits });
+      mini.change({ edits, chosen: { head, query, key } });
     }}
     onLock={canLock ? (key, weight) => { if (weight === null) mini.change({ edits: withoutEdit(b.edits, head, query, key) }); else put('lock', key, Math.max(0, Math.min(roomForLock(b.edits, head, query, key), weight))); } : undefined}
     onForbid={canForbid ? (key) => { if (editOf(b.edits, head, query, key)?.kind === 'forbid') mini.change({ edits: withoutEdit(b.edits, head, query, key) }); else put('forbid', key); } : undefined}

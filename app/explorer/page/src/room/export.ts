@@ -1,8 +1,7 @@
 // Pictures and tables of the chosen head, and the whole experiment as a file.
-import { light, weightColour } from '../colours';
+import { light, ramp, weightColour } from '../colours';
 import { toCsv } from '../numbers';
 import { axes, base, info, label, linkState, room, site, tile } from './state';
-import { ramp } from './matrix';
 
 export async function headMatrix(): Promise<number[][]> {
   const a = site.value!, { queries, keys } = axes(a, base.value);

@@ -1,7 +1,7 @@
 // The matrix of one head as a map: whole when it is small, by tiles when it is not. Wheel and keys zoom, dragging pans, a click
 // chooses (query, key). Nothing is drawn that the engine did not send.
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { paletteOf, weightColour, weightStyle } from '../colours';
+import { paletteOf, ramp, weightColour, weightPicture, weightStyle, type Palette } from '../colours';
 import { hatching } from '../grid';
 import { exact, show } from '../numbers';
 import { dark, explain, say } from '../shared';
@@ -16,7 +16,18 @@ const widthOf = (token: Token) => [...label(token)].reduce((sum, c) => sum + (c 
 
 interface View { zoom: number; x: number; y: number } // pixels a cell; first cell shown (may be a fraction)
 
-export const ramp = (share: number) => Math.sqrt(Math.max(0, Math.min(1, share)));
+// A tile as it is drawn while its cells are small, kept with the tile.
+const pictures = new WeakMap<Tile, { palette: Palette; canvas: HTMLCanvasElement }>();
+function pictureOf(tile: Tile, palette: Palette): HTMLCanvasElement {
+  const had = pictures.get(tile);
+  if (had?.palette === palette) return had.canvas;
+  const canvas = document.createElement('canvas');
+  canvas.width = tile.columns;
+  canvas.height = tile.rows;
+  canvas.getContext('2d')!.putImageData(weightPicture(palette, tile.data, tile.rows, tile.columns), 0, 0);
+  pictures.set(tile, { palette, canvas });
+  return canvas;
+}
 
 export function MatrixMap({ peek }: { peek: (place: { query: number; key: number } | null) => void }) {
   const r = room.value, a = site.value;
@@ -109,6 +120,11 @@ export function MatrixMap({ peek }: { peek: (place: { query: number; key: number
         const got = cellsOf(reduce, tr, tc);
         const left = (tc * step - view.x) * view.zoom, top = (tr * step - view.y) * view.zoom;
         if (!got) { pen.fillStyle = palette.line; pen.globalAlpha = 0.4; pen.fillRect(left, top, Math.min(step, columns - tc * step) * view.zoom, Math.min(step, rows - tr * step) * view.zoom); pen.globalAlpha = 1; continue; }
+        if (pixel <= 6) {
+          pen.imageSmoothingEnabled = false;
+          pen.drawImage(pictureOf(got, palette), left, top, got.columns * pixel, got.rows * pixel);
+          continue;
+        }
         for (let i = 0; i < got.rows; ++i) {
           const y = top + i * pixel;
           if (y + pixel < 0 || y > height) continue;
@@ -116,7 +132,7 @@ export function MatrixMap({ peek }: { peek: (place: { query: number; key: number
             const x = left + j * pixel;
             if (x + pixel < 0 || x > width) continue;
             pen.fillStyle = weightColour(palette, ramp(got.data[i * got.columns + j]));
-            pen.fillRect(x, y, pixel > 6 ? pixel - 1 : pixel + 0.3, pixel > 6 ? pixel - 1 : pixel + 0.3);
+            pen.fillRect(x, y, pixel - 1, pixel - 1);
             if (pixel >= 38) {
               const w = got.data[i * got.columns + j];
               pen.font = '11px ' + getComputedStyle(document.body).fontFamily;
@@ -168,7 +184,7 @@ export function MatrixMap({ peek }: { peek: (place: { query: number; key: number
       if (!pen) return;
       const palette = paletteOf(dark.value);
       pen.clearRect(0, 0, 96, 96);
-      for (let i = 0; i < m.rows; ++i) for (let j = 0; j < m.columns; ++j) { pen.fillStyle = weightColour(palette, ramp(m.data[i * m.columns + j])); pen.fillRect(j, i, 1, 1); }
+      pen.drawImage(pictureOf(m, palette), 0, 0);
       const k = 1 / level;
       pen.strokeStyle = palette.hues.e;
       pen.strokeRect(view.x * k + 0.5, view.y * k + 0.5, width / view.zoom * k - 1, height / view.zoom * k - 1);

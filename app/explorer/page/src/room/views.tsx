@@ -2,15 +2,14 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ComponentChildren } from 'preact';
 import { linkVertical } from 'd3-shape';
-import { paletteOf, weightColour, weightStyle } from '../colours';
+import { paletteOf, ramp, weightPicture, weightStyle } from '../colours';
 import type { AttentionSite, Tile, Token } from '../engine';
 import { exact, fullOnHover, show } from '../numbers';
 import { RowPanel } from '../rowpanel';
-import { softmaxWithLocks, type RowPreview } from '../softmax';
+import { softmaxWithLocks, standsIn, type RowPreview, type StandIn } from '../softmax';
 import { dark } from '../shared';
 import { Button, Icon, Tex } from '../ui';
 import { t, table, type Key } from '../words';
-import { ramp } from './matrix';
 import { axes, base, baseRow, cellEdit, choose, draft, dropCell, headCut, info, inForce, label, peekQuery, putCell, room, row, rowFor, site, tabOf, tile, toggleHead, type Tab } from './state';
 
 // ---- Weights of the row that is shown: the chosen one, or the one that is hovered ----------------------------------
@@ -124,10 +123,10 @@ const none: number[] = [];
 
 export function RoomRow() {
   const r = room.value, a = site.value, w = row.value, before = baseRow.value;
-  const [preview, setPreview] = useState<RowPreview & { of: number[] } | null>(null);
+  const [standIn, setPreview] = useState<StandIn | null>(null);
   const of = rowFor.value;
   const current = !!w && !!of && of.edits === r.edits && of.input === r.input && of.at.attention === r.at.attention && of.at.head === r.at.head && of.at.query === r.at.query;
-  useEffect(() => { if (current) setPreview(null); }, [current, w]);
+  const preview = standsIn(standIn, r.edits, current ? of.edits : undefined) ? standIn : null;
   if (!w || !before || !a || w.attention !== r.at.attention || w.head !== r.at.head || w.query !== r.at.query) return <div class="skeleton" role="status">{t('engine.asking')}…</div>;
   const { queries, keys } = axes(a, base.value);
   const { attention, head, query } = r.at;
@@ -137,8 +136,8 @@ export function RoomRow() {
   const valueOf = new Map(w.keys.map((key, i) => [key, w.value_vectors[i]]));
   const values = all.map((j) => valueOf.get(j) ?? none);
   const put = (kind: 'set' | 'lock' | 'forbid', key: number, value?: number, merge = false) => putCell({ kind, attention, head, query, key, ...(value === undefined ? {} : { value }) }, merge ? `${kind} ${attention} ${head} ${query} ${key}` : null);
-  const withScore = (key: number, score: number): RowPreview & { of: number[] } => {
-    const scores = w.scores.slice();
+  const withScore = (key: number, score: number): RowPreview => {
+    const scores = (preview ?? w).scores.slice();
     scores[key] = score;
     const locked = new Map<number, number>();
     for (const e of inForce(r.edits)) if (e.kind === 'lock' && e.attention === attention && e.head === head && e.query === query && e.key !== key) locked.set(e.key!, e.value ?? 0);
@@ -149,15 +148,16 @@ export function RoomRow() {
       output.fill(0);
       weights.forEach((weight, j) => { const v = valueOf.get(j)!; for (let x = 0; x < output.length; ++x) output[x] += weight * v[x]; });
     }
-    return { scores, weights, output, of: all };
+    return { scores, weights, output };
   };
   // Nothing is committed while a finger is on a bar: the row shows its preview, the next tokens come from the engine as fast as
   // it answers, and the end of the drag is one step for undo.
   const drag = (at: number, score: number, done: boolean) => {
     const key = all[at];
-    setPreview(withScore(key, score));
+    const shown = withScore(key, score);
     if (done) put('set', key, score);
     else draft({ kind: 'set', attention, head, query, key, value: score });
+    setPreview({ ...shown, edits: done ? room.value.edits : null });
   };
   const scores = preview?.scores ?? w.scores, weights = preview?.weights ?? w.weights;
   const sinkMass = weights[0];
@@ -168,7 +168,7 @@ export function RoomRow() {
       states={all.map((j) => { const edit = cellEdit(r.edits, r.at, query, j); return { edited: !!edit, locked: edit?.kind === 'lock', forbidden: edit?.kind === 'forbid' }; })}
       chosen={Math.max(0, all.indexOf(r.at.key))} live={preview ? 'preview' : current ? 'engine' : 'asking'} took={w.took} entropy={preview ? null : w.entropy}
       hint={!r.edits.length ? t('bench.hint') : undefined}
-      onChoose={(at) => choose({ key: all[at] })} onDrag={drag} onSet={(at, score) => { setPreview(withScore(all[at], score)); put('set', all[at], score, true); }}
+      onChoose={(at) => choose({ key: all[at] })} onDrag={drag} onSet={(at, score) => { const shown = withScore(all[at], score); put('set', all[at], score, true); setPreview({ ...shown, edits: room.value.edits }); }}
       onLock={(at, weight) => { if (weight === null) dropCell({ ...r.at, key: all[at] }); else put('lock', all[at], Number(Math.max(0, Math.min(1, weight)).toFixed(6)), true); }}
       onForbid={(at) => { if (cellEdit(r.edits, r.at, query, all[at])?.kind === 'forbid') dropCell({ ...r.at, key: all[at] }); else put('forbid', all[at]); }}
       onReset={(at) => dropCell({ ...r.at, key: all[at] })} />
@@ -234,13 +234,8 @@ function Thumb({ a, head, value }: { a: AttentionSite; head: number; value?: str
     const target = canvas.current;
     target.width = m.columns;
     target.height = m.rows;
-    const pen = target.getContext('2d')!, palette = paletteOf(dark.value), image = pen.createImageData(m.columns, m.rows);
     const size = m.rows * m.columns;
-    for (let i = 0; i < size; ++i) {
-      const hex = weightColour(palette, ramp(m.data[head * size + i]));
-      image.data.set([parseInt(hex.slice(1, 3), 16), parseInt(hex.slice(3, 5), 16), parseInt(hex.slice(5, 7), 16), 255], 4 * i);
-    }
-    pen.putImageData(image, 0, 0);
+    target.getContext('2d')!.putImageData(weightPicture(paletteOf(dark.value), m.data.subarray(head * size, (head + 1) * size), m.rows, m.columns), 0, 0);
   }, [m, dark.value, head]);
   const now = r.at.attention === a.name && r.at.head === head, cut = headCut(r.edits, a.name, head);
   return <button type="button" class={`thumb ${now ? 'now' : ''} ${cut ? 'cut' : ''}`} aria-pressed={now} data-head={`${a.name}.${head}`} aria-label={`${t('head.place', a.layer + 1, head + 1)}${value ? ', ' + value : ''}${cut ? ', ' + t('room.cut') : ''}`} title={`${a.name} · ${t('head.place', a.layer + 1, head + 1)}`} onClick={() => choose({ attention: a.name, head })}>
