@@ -34,15 +34,18 @@ struct Subject {
 struct SubjectOptions {
   bool write_target = true;              // without a target, let the model write one, greedily
   std::function<bool()> cancelled = {};  // asked between the steps of writing
+  // Each token that is written, the end aside, as soon as it is chosen.
+  std::function<void(std::int32_t id)> on_token = {};
 };
 
 // Error(argument): texts the model has no use for, or lacks, a language it does not know; Error(text): ill-formed, empty
 // where it must not be, more tokens than the model has positions; Error(config): a model without tokenizer, of features.
 Subject read_subject(const ModelFolder& folder, SubjectTexts texts, const SubjectOptions& options = {});
 
-// What the model writes, greedily, with a probe in every pass of it (edits, say): after the source for an encoder-decoder,
-// which may be null for none; after the text for a decoder alone. Ids without the end; at most as many as the model has
-// positions. Error(config): a model without decoder.
+// What the model writes, greedily, as generate() does: after the source for an encoder-decoder, after the text for a decoder
+// alone. The probe, if any, is in every pass of it (edits, say). Ids without the end, at most as many as DecodeOptions
+// allow by themselves: 4 * source + 32 after a source, all positions of the model after a text. Error(config): a model
+// without decoder.
 std::vector<std::int32_t> write_on(const ModelFolder& folder, const Subject& subject, Probe* probe,
                                    const SubjectOptions& options = {});
 

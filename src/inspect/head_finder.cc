@@ -11,6 +11,7 @@
 #include "attend/heads.h"
 #include "attend/scripts.h"
 #include "attend/tape.h"
+#include "core/hash.h"
 #include "core/threads.h"
 
 namespace attend {
@@ -25,33 +26,10 @@ constexpr std::size_t window_sums = 1 << 25;  // bytes of the sums of its items
 constexpr double sketch_unit = 1 << 24;
 constexpr double diagonal_spread = 0.2;
 
-// splitmix64 (Steele, Lea, Flood 2014).
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
+void add_ids(ByteHash& print, const std::vector<std::int32_t>& ids) {
+  print.number(ids.size());
+  for (const std::int32_t id : ids) print.number(static_cast<std::uint32_t>(id));
 }
-
-// FNV-1a over whole numbers.
-class CorpusPrint {
- public:
-  void add(const std::vector<std::int32_t>& ids) {
-    number(ids.size());
-    for (const std::int32_t id : ids) number(static_cast<std::uint32_t>(id));
-  }
-  std::string hexadecimal() const {
-    std::string text;
-    for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[(state_ >> shift) & 15];
-    return text;
-  }
-
- private:
-  void number(std::uint64_t value) {
-    for (int i = 0; i < 8; ++i) state_ = (state_ ^ (value >> (8 * i) & 255)) * 0x100000001B3u;
-  }
-  std::uint64_t state_ = 0xCBF29CE484222325u;
-};
 
 struct Mean {
   double sum = 0;
@@ -152,7 +130,7 @@ void add_row(const RowContext& context, std::int64_t query, const float* weights
   const auto seen = [&](std::int64_t key) { return key >= begin && key < end; };
 
   double entropy = 0, largest = 0, special = 0, separator = 0, distance = 0, square = 0, offset = 0, diagonal = 0;
-  const std::uint64_t row_hash = mix(context.number) ^ mix(static_cast<std::uint64_t>(query) << 1 | 1);
+  const std::uint64_t row_hash = mix_bits(context.number) ^ mix_bits(static_cast<std::uint64_t>(query) << 1 | 1);
   const double place = (static_cast<double>(query) + 0.5) / static_cast<double>(context.queries);
   for (std::int64_t key = begin; key < end; ++key) {
     const double w = weight(key);
@@ -173,7 +151,7 @@ void add_row(const RowContext& context, std::int64_t query, const float* weights
       diagonal += w * std::exp(-off * off / (2 * diagonal_spread * diagonal_spread));
       read[static_cast<std::size_t>(key)] += w;
     }
-    const std::uint64_t hash = mix(row_hash + static_cast<std::uint64_t>(key));
+    const std::uint64_t hash = mix_bits(row_hash + static_cast<std::uint64_t>(key));
     const auto amount = static_cast<std::int64_t>(std::sqrt(w) * sketch_unit + 0.5);
     sketch[hash & (sketch_size - 1)] += hash >> 63 ? amount : -amount;
   }
@@ -545,7 +523,7 @@ HeadReport find_heads(const Model& model, const HeadItems& items, const HeadOpti
   HeadReader reader(model, options, report.sketches);
   RunOptions run;
   run.probe = &reader;
-  CorpusPrint print;
+  ByteHash print;
   const NoGradientScope no_gradients;
   const std::size_t most_items =
       std::clamp(window_sums / (heads.size() * sizeof(HeadSums)), std::size_t{1}, window_items);
@@ -560,8 +538,8 @@ HeadReport find_heads(const Model& model, const HeadItems& items, const HeadOpti
       }
       held.number = ++report.items;
       check_item(config, held.item, held.number);
-      print.add(held.item.source);
-      print.add(held.item.target);
+      add_ids(print, held.item.source);
+      add_ids(print, held.item.target);
       report.source_tokens += static_cast<std::int64_t>(held.item.source.size());
       report.target_tokens += static_cast<std::int64_t>(held.item.target.size());
       tokens += static_cast<std::int64_t>(held.item.source.size() + held.item.target.size());
@@ -600,7 +578,7 @@ HeadReport find_heads(const Model& model, const HeadItems& items, const HeadOpti
   }
   if (report.items == 0)
     throw Error(ErrorKind::argument, "heads", "there are no items", "give a corpus, or repeated_items()");
-  report.corpus = print.hexadecimal();
+  report.corpus = hexadecimal(print.value());
   for (std::size_t head = 0; head < heads.size(); ++head) report.heads.push_back({heads[head], values_of(sums[head])});
 
   if (options.copying) {

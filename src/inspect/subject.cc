@@ -1,8 +1,8 @@
 #include "attend/subject.h"
 
 #include <algorithm>
-#include <limits>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "attend/error.h"
@@ -71,6 +71,8 @@ Subject read_pair(const ModelFolder& folder, SubjectTexts texts, const SubjectOp
     ids = encoded(target, *texts.target, "target");
   } else if (options.write_target) {
     ids = write_on(folder, subject, nullptr, options);
+    // The last token may stand where the model has no position left to read it.
+    ids.resize(std::min(ids.size(), static_cast<std::size_t>(folder.model.config().max_positions) - 1));
     texts.target = target.decode(ids);
   }
   check_length(ids.size() + 1, folder.model.config(), "target");
@@ -129,39 +131,25 @@ Subject read_subject(const ModelFolder& folder, SubjectTexts texts, const Subjec
 
 std::vector<std::int32_t> write_on(const ModelFolder& folder, const Subject& subject, Probe* probe, const SubjectOptions& options) {
   const TransformerConfig& config = folder.model.config();
-  if (!config.decoder) throw Error(ErrorKind::config, "write", "the model has no decoder");
-  const NoGradientScope no_gradient;
-  RunOptions run;
-  run.probe = probe;
-  std::vector<std::int32_t> read;
-  std::shared_ptr<const CrossMemory> memory;
-  if (config.encoder) {
-    TokenBatch source;
-    source.append(subject.input.source);
-    memory = folder.model.share_memory(folder.model.encode(source, run), run);
-    read = {first_token(*folder.target)};
-  } else {
-    read = subject.input.ids;
-  }
-  KvCache cache = memory ? KvCache(folder.model, memory, 0) : KvCache(folder.model);
-  KvCache* const caches[] = {&cache};
-  const DecodeOptions tokens = with_tokens_of(*folder.target, {});
-  const auto longest = std::min(config.max_positions, config.encoder ? 2 * static_cast<std::int64_t>(subject.input.source.size()) + 10 : config.max_positions);
-  std::vector<std::int32_t> written;
-  while (cache.length() + static_cast<std::int64_t>(read.size()) <= longest) {
-    if (options.cancelled && options.cancelled()) throw Error(ErrorKind::cancelled, "write", "was cancelled");
-    TokenBatch batch;
-    batch.append(read);
-    const States states = folder.model.decode_cached(batch, caches, run);
-    Tensor logits = folder.model.logits(states.rows.row_range(states.rows.rows() - 1, 1), run).clone();
-    float* row = logits.data();
-    for (const std::int32_t id : tokens.forbidden) row[id] = -std::numeric_limits<float>::infinity();
-    const auto best = static_cast<std::int32_t>(std::max_element(row, row + logits.width()) - row);
-    if (std::find(tokens.end.begin(), tokens.end.end(), best) != tokens.end.end()) break;
-    written.push_back(best);
-    read = {best};
-  }
-  return written;
+  if (!config.decoder)
+    throw Error(ErrorKind::config, "write", "the model has no decoder", "choose a model that translates or goes on with a text");
+  const Tokenizer& tokenizer = tokenizer_of(folder.target, "decoder");
+  DecodeInput input;
+  input.source = subject.input.source;
+  input.prompt = config.encoder ? std::vector<std::int32_t>{first_token(tokenizer)} : subject.input.ids;
+  DecodeOptions decode = with_tokens_of(tokenizer, {});
+  decode.scores = false;
+  decode.probe = probe;
+  decode.cancelled = options.cancelled;
+  const auto is_end = [&](std::int32_t id) { return std::find(decode.end.begin(), decode.end.end(), id) != decode.end.end(); };
+  if (options.on_token)
+    decode.on_token = [&](const TokenEvent& token) {
+      if (!is_end(token.id)) options.on_token(token.id);
+      return true;
+    };
+  std::vector<std::int32_t> ids = generate(folder.model, std::span(&input, 1), decode).front().front().ids;
+  if (!ids.empty() && is_end(ids.back())) ids.pop_back();
+  return ids;
 }
 
 Target probability_of_text(const Subject& subject) { return log_probability_of(subject.next); }

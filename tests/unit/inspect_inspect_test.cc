@@ -1,10 +1,12 @@
 // Whole inspections: what is asked reaches the right numbers, merged and named.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <functional>
 
+#include "attend/edits.h"
 #include "attend/error.h"
 #include "attend/inspect.h"
 #include "attend/translate.h"
@@ -61,6 +63,38 @@ TEST(Subject, WhatTheModelWritesIsItsGreedyTranslation) {
   Recorder recorder({parse_site("decoder.1.cross.weights")});
   EXPECT_EQ(write_on(translator(), subject, &recorder), write_on(translator(), subject, nullptr)) << "looking changes nothing";
   EXPECT_TRUE(recorder.has(parse_site("decoder.1.cross.weights"), 0));
+}
+
+TEST(Subject, EditsOfAPositionActAtItsStepOfWriting) {
+  const Subject subject = pair();
+  const std::vector<std::int32_t> base = write_on(translator(), subject, nullptr);
+  for (std::int64_t position = 0; position < 4; ++position) {
+    Edits edits;
+    edits.add({.name = "mute", .kind = EditKind::zero, .at = "decoder.logits", .positions = {{position}}});
+    EditProbe probe(translator().model, edits);
+    SubjectOptions options;
+    std::vector<std::int32_t> seen;
+    options.on_token = [&](std::int32_t id) { seen.push_back(id); };
+    const std::vector<std::int32_t> edited = write_on(translator(), subject, &probe, options);
+    // Equal logits everywhere: the lowest id that may be written is the end.
+    EXPECT_EQ(edited, std::vector<std::int32_t>(base.begin(), base.begin() + position));
+    EXPECT_EQ(probe.report().edits.front().count, 1);
+    EXPECT_EQ(seen, edited);
+  }
+}
+
+TEST(Subject, WritingAsFarAsATranslation) {
+  // A mute end lets the writing go on to its limit, the same as of any greedy translation.
+  const Subject subject = pair("好", nullptr);
+  class NoEnd : public Probe {
+   public:
+    bool wants(const Site& site) const override { return site.point == Point::logits; }
+    void visit(const Visit&, Tensor& value) override {
+      value = value.clone();
+      for (std::int64_t row = 0; row < value.rows(); ++row) value.row(row)[translator().target->specials().eos] = -1e9f;
+    }
+  } probe;
+  EXPECT_EQ(write_on(translator(), subject, &probe).size(), 4 * subject.input.source.size() + 32);
 }
 
 TEST(Subject, DecoderAloneReadsText) {
