@@ -277,7 +277,7 @@ void observe_decoded(const ScoreContext& context, std::int64_t row, float* score
     enter_block(context, key, count, seen);
     float* s = scores + key / decode_part_keys * part_step + key % decode_part_keys;
     float most = largest, total = 0;
-    soften_observed(seen, context, {row, 1, key, count, 0, rounded_up(count, lanes), false}, row, 0, s, false, &most, &total, nullptr, 0);
+    soften_observed(seen, context, {row, 1, key, count, 0, rounded_up(count, lanes), false}, 0, s, false, {&most, &total, nullptr, 0});
   }
   write_statistics(seen, context, row, 0, largest, sum);
 }

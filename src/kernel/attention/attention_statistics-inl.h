@@ -11,9 +11,11 @@
 #include <cmath>
 #include <cstdint>
 
+#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "kernel/attention/attention_plan.h"
 #include "kernel/attention/attention_scores-inl.h"
+#include "kernel/attention/attention_soften-inl.h"
 #include "kernel/attention/attention_statistics.h"
 #include "kernel/attention/attention_tile-inl.h"
 #include "kernel/attention/attention_top-inl.h"
@@ -29,118 +31,104 @@ struct Observed {
   std::int64_t mass_count = 0;       // first, self and previous, then the lists
   std::int64_t first_list = 0;
   std::int64_t capacity = 0;         // of candidates, with the room behind
-  float *entropies, *distances;      // [rows]
+  float *entropy_sums, *distance_sums;  // [rows]
   float* masses;                     // [rows, mass_count]
   float* bounds;                     // [rows]
   std::int32_t* counts;              // [rows]
   float* scores;                     // [rows, capacity]
   std::int32_t* keys;                // [rows, capacity]
-  // Of a block of keys.
-  float* positions;                  // [block_keys], less base
-  std::int64_t base = 0;
+  // Of a block of keys. Where positions are consecutive, column j is distances[most_step - step + j] away from the query
+  // `step` after the unit's first one; else `distances` is filled for each row.
+  float* distances;
+  std::int64_t most_step = 0;
   std::span<const ListPart> parts;
 };
+
+// Steps between queries of a unit, and floats of the distances that its queries may have to a block of keys.
+HWY_INLINE std::int64_t distance_floats(std::int64_t rows) { return rows + block_keys + 16; }
 
 inline std::int64_t observed_floats(const AttentionCall& call, std::int64_t rows) {
   if (call.statistics == nullptr) return 0;
   const AttentionStatistics& wanted = *call.statistics;
-  const std::int64_t capacity = wanted.top > 0 ? candidate_capacity(wanted.top) + lanes : 0;
-  return rows * (4 + 3 + wanted.lists + 2 * capacity) + block_keys + 16 * 16;
+  const std::int64_t capacity = wanted.top > 0 ? candidate_capacity(wanted.top) : 0;
+  return rows * (4 + 3 + wanted.lists + 2 * capacity) + distance_floats(rows) + 16 * 16;
 }
 
 inline void start_observing(const StatisticsPlan& plan, std::int64_t rows, Carver& carver, Observed& seen) {
   seen.plan = &plan;
   seen.first_list = plan.points ? 3 : 0;
   seen.mass_count = seen.first_list + plan.lists;
-  seen.capacity = plan.top > 0 ? candidate_capacity(plan.top) + lanes : 0;
-  seen.entropies = carver.take(rows);
-  seen.distances = carver.take(rows);
+  seen.capacity = plan.top > 0 ? candidate_capacity(plan.top) : 0;
+  seen.entropy_sums = carver.take(rows);
+  seen.distance_sums = carver.take(rows);
   seen.masses = carver.take(rows * seen.mass_count);
   seen.bounds = carver.take(rows);
   seen.counts = reinterpret_cast<std::int32_t*>(carver.take(rows));
   seen.scores = carver.take(rows * seen.capacity);
   seen.keys = reinterpret_cast<std::int32_t*>(carver.take(rows * seen.capacity));
-  seen.positions = carver.take(block_keys);
+  seen.distances = carver.take(distance_floats(rows));
   for (std::int64_t r = 0; r < rows; ++r) {
-    seen.entropies[r] = seen.distances[r] = 0;
+    seen.entropy_sums[r] = seen.distance_sums[r] = 0;
     seen.bounds[r] = lowest;
     seen.counts[r] = 0;
   }
   for (std::int64_t i = 0; i < rows * seen.mass_count; ++i) seen.masses[i] = 0;
 }
 
-// Positions count from the block's first key, so that differences are exact however far the item reaches.
+HWY_INLINE std::int64_t step_of(const ScoreContext& context, std::int64_t query) { return query - context.query(context.unit->row_begin); }
+
 inline void enter_block(const ScoreContext& context, std::int64_t key, std::int64_t count, Observed& seen) {
   const AttentionItem& item = *context.item;
-  seen.base = key_position(item, key);
-  for (std::int64_t j = 0; j < count; ++j) seen.positions[j] = static_cast<float>(key_position(item, key + j) - seen.base);
-  for (std::int64_t j = count; j < rounded_up(count, lanes); ++j) seen.positions[j] = 0;
   seen.parts = seen.plan->parts_of(context.unit->item, key / block_keys);
+  if (!seen.plan->sums || !consecutive(item)) return;
+  const std::int64_t first = context.query(context.unit->row_begin);
+  seen.most_step = step_of(context, context.query(context.unit->row_end - 1));
+  const std::int64_t from = key_position(item, key) - query_position(item, first) - seen.most_step;
+  for (std::int64_t i = 0; i < seen.most_step + rounded_up(count, lanes); ++i) {
+    const std::int64_t distance = from + i;
+    seen.distances[i] = static_cast<float>(distance < 0 ? -distance : distance);
+  }
+}
+
+// Distances of a row's query to the keys of the block, whole vectors.
+HWY_INLINE const float* distances_of(const Observed& seen, const ScoreContext& context, std::int64_t query, const Rectangle& at) {
+  const AttentionItem& item = *context.item;
+  if (consecutive(item)) return seen.distances + seen.most_step - step_of(context, query);
+  const std::int64_t own = query_position(item, query);
+  for (std::int64_t j = 0; j < at.keys; ++j) {
+    const std::int64_t distance = key_position(item, at.key + j) - own;
+    seen.distances[j] = static_cast<float>(distance < 0 ? -distance : distance);
+  }
+  for (std::int64_t j = at.keys; j < rounded_up(at.keys, lanes); ++j) seen.distances[j] = 0;
+  return seen.distances;
+}
+
+HWY_INLINE Candidates candidates_of(const Observed& seen, std::int64_t local) {
+  return {seen.scores + local * seen.capacity, seen.keys + local * seen.capacity, seen.counts[local], seen.bounds[local]};
 }
 
 HWY_INLINE bool observes(const Observed& seen, const ScoreContext& context, std::int64_t row) {
   return seen.plan->places[static_cast<std::size_t>(context.head(row))] >= 0;
 }
 
-// The largest score of columns [begin, end); scores that may be among the largest of the row become candidates.
-HWY_INLINE float look_for_top(Observed& seen, std::int64_t local, const float* HWY_RESTRICT s, std::int64_t begin, std::int64_t end,
-                              std::int64_t key) {
-  const Tag d;
-  const Vector limit = hn::Set(d, seen.bounds[local]);
-  Vector tops[group_vectors];
-  ATTEND_UNROLL
-  for (std::int64_t g = 0; g < group_vectors; ++g) tops[g] = hn::Set(d, lowest);
-  std::int32_t active[block_keys / HWY_LANES(float)];
-  std::int64_t active_count = 0;
-  std::int64_t j = begin;
-  for (; j + group_vectors * lanes <= end; j += group_vectors * lanes) {
-    ATTEND_UNROLL
-    for (std::int64_t g = 0; g < group_vectors; ++g) {
-      const Vector scores = hn::LoadU(d, s + j + g * lanes);
-      tops[g] = hn::Max(tops[g], scores);
-      active[active_count] = static_cast<std::int32_t>(j + g * lanes);
-      active_count += hn::AllFalse(d, hn::Gt(scores, limit)) ? 0 : 1;
-    }
-  }
-  for (; j < end; j += lanes) {
-    const Vector scores = hn::LoadU(d, s + j);
-    tops[0] = hn::Max(tops[0], scores);
-    active[active_count] = static_cast<std::int32_t>(j);
-    active_count += hn::AllFalse(d, hn::Gt(scores, limit)) ? 0 : 1;
-  }
-  if (active_count > 0) {
-    const std::int64_t top = seen.plan->top;
-    Candidates row{seen.scores + local * seen.capacity, seen.keys + local * seen.capacity, seen.counts[local], seen.bounds[local]};
-    if (active_count * lanes > block_keys / 2) {
-      HWY_ALIGN float maxima[group_vectors * HWY_LANES(float)];
-      ATTEND_UNROLL
-      for (std::int64_t g = 0; g < group_vectors; ++g) hn::Store(tops[g], d, maxima + g * lanes);
-      raise_by_groups(row, top, maxima);
-    }
-    add_candidates(row, top, s, key, active, active_count);
-    if (row.count > candidate_capacity(top) - 32) drop_candidates(row, top);
-    seen.counts[local] = static_cast<std::int32_t>(row.count);
-    seen.bounds[local] = row.bound;
-  }
-  Vector most = tops[0];
-  ATTEND_UNROLL
-  for (std::int64_t g = 1; g < group_vectors; ++g) most = hn::Max(most, tops[g]);
-  return hn::GetLane(hn::MaxOfLanes(d, most));
-}
-
 // The weight in s of the keys at position 0, the query's own and the one before; s starts at key `key`.
 HWY_INLINE void add_points(const ScoreContext& context, std::int64_t query, std::int64_t key, std::int64_t begin, std::int64_t end,
                            const float* HWY_RESTRICT s, float* masses) {
   const AttentionItem& item = *context.item;
-  const std::int64_t at = query_position(item, query), wanted[3] = {0, at, at - 1};
-  for (int point = 0; point < 3; ++point) {
-    if (item.key_positions == nullptr) {
-      const std::int64_t column = wanted[point] - item.key_position - key;
-      if (column >= begin && column < end) masses[point] += s[column];
-    } else {
-      for (std::int64_t j = begin; j < end; ++j)
-        if (item.key_positions[key + j] == wanted[point]) masses[point] += s[j];
-    }
+  const std::int64_t own = query_position(item, query);
+  if (item.key_positions == nullptr) {
+    const std::int64_t first = -item.key_position - key, self = own - item.key_position - key;
+    if (first >= begin && first < end) masses[0] += s[first];
+    if (self < begin || self > end) return;
+    if (self < end) masses[1] += s[self];
+    if (self > begin) masses[2] += s[self - 1];
+    return;
+  }
+  for (std::int64_t j = begin; j < end; ++j) {
+    const std::int64_t position = item.key_positions[key + j];
+    if (position == 0) masses[0] += s[j];
+    if (position == own) masses[1] += s[j];
+    if (position == own - 1) masses[2] += s[j];
   }
 }
 
@@ -166,71 +154,101 @@ HWY_INLINE void add_lists(const Observed& seen, std::int64_t begin, std::int64_t
   if (list >= 0) masses[list] += hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-// soften_row of attention_tiled.cc for an observed row: the same weights, sum and output, bit by bit. Columns are those of
-// `at`, and s starts at key at.key.
-inline HWY_NOINLINE void soften_observed(Observed& seen, const ScoreContext& context, const Rectangle& at, std::int64_t row,
-                                         std::int64_t local, float* HWY_RESTRICT s, bool fresh, float* largest, float* sum,
-                                         float* HWY_RESTRICT output, std::int64_t columns) {
+// weigh_scores, and with it the sums for entropy and distance, and the scores that may be among the largest.
+template <bool sums, bool top>
+HWY_INLINE void weigh_observed(Observed& seen, const ScoreContext& context, const Rectangle& at, std::int64_t query, std::int64_t local,
+                               std::int64_t in_group, float* HWY_RESTRICT s, const SoftRow& row, Found& found) {
   const Tag d;
-  const StatisticsPlan& plan = *seen.plan;
-  float found;
-  if (plan.top > 0) {
-    found = look_for_top(seen, local, s, at.begin, at.end, at.key) * log2_e;
-  } else {
-    Vector top = hn::LoadU(d, s + at.begin);
-    for (std::int64_t j = at.begin + lanes; j < at.end; j += lanes) top = hn::Max(top, hn::LoadU(d, s + j));
-    found = hn::GetLane(hn::MaxOfLanes(d, top)) * log2_e;
+  const Vector log2 = hn::Set(d, log2_e), shift = hn::Set(d, *row.largest);
+  const Vector bound = hn::Set(d, top ? seen.bounds[local] : 0.0f);
+  const float* HWY_RESTRICT distances = sums ? distances_of(seen, context, query, at) : nullptr;
+  const std::int64_t end = at.end;
+  const std::uint32_t place = static_cast<std::uint32_t>(in_group) << 24;
+  std::int64_t listed = found.count;
+  Vector total = hn::Zero(d), entropy = hn::Zero(d), distance = hn::Zero(d);
+  if (top) {
+    const std::int64_t next = local * seen.capacity + seen.counts[local];
+    __builtin_prefetch(seen.scores + next, 1);
+    __builtin_prefetch(seen.scores + next + 15, 1);
+    __builtin_prefetch(seen.keys + next, 1);
+    __builtin_prefetch(seen.keys + next + 15, 1);
   }
-  if (found == lowest) {
-    for (std::int64_t j = at.begin; j < at.end; j += lanes) hn::StoreU(hn::Zero(d), d, s + j);
-    if (fresh) {
-      *largest = lowest;
-      *sum = 0;
+  for (std::int64_t j = at.begin; j < end; j += lanes) {
+    const Vector score = hn::LoadU(d, s + j);
+    if (top) list_scores(score, bound, place | static_cast<std::uint32_t>(j) << 16, found, listed);
+    const Vector x = clamp_exponent(hn::MulSub(score, log2, shift));
+    const Vector weight = exp2_of_clamped(x);
+    total = hn::Add(total, weight);
+    if (sums) {
+      entropy = hn::MulAdd(weight, x, entropy);
+      distance = hn::MulAdd(weight, hn::LoadU(d, distances + j), distance);
     }
+    hn::StoreU(weight, d, s + j);
+    __builtin_prefetch(s + j + score_stride);  // the row after this
+  }
+  *row.sum += hn::GetLane(hn::SumOfLanes(d, total));
+  if (sums) {
+    seen.entropy_sums[local] += hn::GetLane(hn::SumOfLanes(d, entropy));
+    seen.distance_sums[local] += hn::GetLane(hn::SumOfLanes(d, distance));
+  }
+  found.count = listed;
+}
+
+// soften_row for an observed row, number `in_group` of those whose candidates are gathered together: the same weights, sum
+// and output, bit by bit.
+HWY_INLINE void soften_observed_row(Observed& seen, const ScoreContext& context, const Rectangle& at, std::int64_t query, std::int64_t local,
+                                    std::int64_t in_group, float* HWY_RESTRICT s, bool fresh, const SoftRow& row, Found& found) {
+  const float largest = largest_score(s, at.begin, at.end) * log2_e;
+  if (largest == minus_infinity) {
+    soften_nothing(s, at.begin, at.end, fresh, row);
     return;
   }
   float* masses = seen.masses + local * seen.mass_count;
   if (fresh) {
-    *largest = found;
-    *sum = 0;
-  } else if (!(found <= *largest)) {
-    const float factor = exp2_of(*largest - found);
-    if (*largest != lowest) {
-      seen.entropies[local] = factor * (seen.entropies[local] + (*largest - found) * *sum);
-      seen.distances[local] *= factor;
+    *row.largest = largest;
+    *row.sum = 0;
+    if (seen.plan->top > 0) seen.bounds[local] = first_bound(s, at.begin, at.end, seen.plan->top);
+  } else if (!(largest <= *row.largest)) {
+    const float before = *row.largest, sum = *row.sum, factor = raise_largest(largest, row);
+    if (before != minus_infinity) {
+      seen.entropy_sums[local] = factor * (seen.entropy_sums[local] + (before - largest) * sum);
+      seen.distance_sums[local] *= factor;
       for (std::int64_t i = 0; i < seen.mass_count; ++i) masses[i] *= factor;
     }
-    *largest = found;
-    *sum *= factor;
-    const Vector factors = hn::Set(d, factor);
-    for (std::int64_t x = 0; x < columns; x += lanes) hn::StoreU(hn::Mul(factors, hn::LoadU(d, output + x)), d, output + x);
   }
-  const std::int64_t query = context.query(row);
-  const Vector log2 = hn::Set(d, log2_e), shift = hn::Set(d, *largest);
-  Vector total = hn::Zero(d);
-  if (plan.sums) {
-    const Vector own = hn::Set(d, static_cast<float>(query_position(*context.item, query) - seen.base));
-    Vector entropy = hn::Zero(d), distance = hn::Zero(d);
-    for (std::int64_t j = at.begin; j < at.end; j += lanes) {
-      const Vector x = clamp_exponent(hn::MulSub(hn::LoadU(d, s + j), log2, shift));
-      const Vector weight = exp2_of_clamped(x);
-      total = hn::Add(total, weight);
-      entropy = hn::MulAdd(weight, x, entropy);
-      distance = hn::MulAdd(weight, hn::Abs(hn::Sub(hn::LoadU(d, seen.positions + j), own)), distance);
-      hn::StoreU(weight, d, s + j);
-    }
-    seen.entropies[local] += hn::GetLane(hn::SumOfLanes(d, entropy));
-    seen.distances[local] += hn::GetLane(hn::SumOfLanes(d, distance));
+  const bool sums = seen.plan->sums;
+  if (seen.plan->top > 0) {
+    if (sums) weigh_observed<true, true>(seen, context, at, query, local, in_group, s, row, found);
+    else weigh_observed<false, true>(seen, context, at, query, local, in_group, s, row, found);
+  } else if (sums) {
+    weigh_observed<true, false>(seen, context, at, query, local, in_group, s, row, found);
   } else {
-    for (std::int64_t j = at.begin; j < at.end; j += lanes) {
-      const Vector weight = exp2_of(hn::MulSub(hn::LoadU(d, s + j), log2, shift));
-      total = hn::Add(total, weight);
-      hn::StoreU(weight, d, s + j);
-    }
+    weigh_scores(s, at.begin, at.end, row);
   }
-  *sum += hn::GetLane(hn::SumOfLanes(d, total));
-  if (plan.points) add_points(context, query, at.key, at.begin, smaller(at.end, at.keys), s, masses);
+  if (seen.plan->points) add_points(context, query, at.key, at.begin, smaller(at.end, at.keys), s, masses);
   if (!seen.parts.empty()) add_lists(seen, at.begin, at.end, s, masses + seen.first_list);
+}
+
+// soften_row for the rows of a rectangle, of which some or all are observed. `local` counts from the unit's first row; s and
+// `first` are the rectangle's first row.
+inline HWY_NOINLINE void soften_observed(Observed& seen, const ScoreContext& context, const Rectangle& at, std::int64_t local, float* s,
+                                         bool fresh, const SoftRow& first) {
+  Found found;
+  const bool all = seen.plan->chosen == context.call->query_heads;
+  for (std::int64_t begin = 0; begin < at.rows; begin += group_rows) {
+    found.count = 0;
+    const std::int64_t end = smaller(at.rows, begin + group_rows);
+    for (std::int64_t r = begin; r < end; ++r) {
+      if (all || observes(seen, context, at.row + r))
+        soften_observed_row(seen, context, at, context.query(at.row + r), local + r, r - begin, s + r * score_stride, fresh,
+                            row_after(first, r), found);
+      else
+        soften_row(s + r * score_stride, at.begin, at.end, fresh, row_after(first, r));
+    }
+    const std::int64_t buffer = (local + begin) * seen.capacity;
+    gather_found(found, seen.plan->top, at.key,
+                 {seen.scores + buffer, seen.keys + buffer, seen.counts + local + begin, seen.bounds + local + begin, seen.capacity});
+  }
 }
 
 // What the locked weights of a row tell; its other weights have been counted. Locks take part in the order of the largest
@@ -255,7 +273,7 @@ inline HWY_NOINLINE void add_locks(const Observed& seen, const ScoreContext& con
     if (top == 0 || !(score > candidates.bound)) continue;
     candidates.scores[candidates.count] = score;
     candidates.keys[candidates.count++] = static_cast<std::int32_t>(lock.key);
-    if (candidates.count > candidate_capacity(top) - lanes) drop_candidates(candidates, top);
+    if (candidates.count > candidate_limit(top)) drop_candidates(candidates, top);
   }
 }
 
@@ -264,12 +282,11 @@ inline HWY_NOINLINE void write_top(const StatisticsPlan& plan, Candidates& candi
                                    std::int64_t to) {
   const Tag d;
   const AttentionStatistics& out = *plan.request;
-  constexpr std::int64_t most = most_top_keys + spare_candidates;
-  HWY_ALIGN float weights[most + HWY_LANES(float)];
-  std::int32_t keys[most];
+  HWY_ALIGN float weights[most_sorted];
+  std::int32_t keys[most_sorted];
   drop_candidates(candidates, plan.top);
   const std::int64_t count = smaller(candidates.count, plan.top);
-  if (count > 0) sort_candidates(candidates, weights, keys);
+  sort_candidates(candidates, weights, keys);
   if (out.top_keys != nullptr) {
     std::int32_t* row = out.top_keys + to * plan.top;
     for (std::int64_t i = 0; i < count; ++i) row[i] = keys[i];
@@ -305,12 +322,13 @@ inline HWY_NOINLINE void write_statistics(Observed& seen, const ScoreContext& co
   float entropy = 0, distance = 0;
   float* masses = seen.masses + local * seen.mass_count;
   if (factor > 0) {
-    const float own = std::log2(all.sum) + (all.largest - largest) - std::log2(left);
-    entropy = (factor * sum * own - factor * seen.entropies[local]) * ln_2;
-    distance = factor * seen.distances[local];
+    const Tag d;
+    const float own = hn::GetLane(hn::Log2(d, hn::Set(d, all.sum / left))) + (all.largest - largest);
+    entropy = (factor * sum * own - factor * seen.entropy_sums[local]) * ln_2;
+    distance = factor * seen.distance_sums[local];
   }
   for (std::int64_t i = 0; i < seen.mass_count; ++i) masses[i] = none ? 0 : masses[i] * factor;
-  Candidates candidates{seen.scores + local * seen.capacity, seen.keys + local * seen.capacity, seen.counts[local], seen.bounds[local]};
+  Candidates candidates = candidates_of(seen, local);
   if (!locks.scores.empty()) {
     const float log_sum = locks.all() ? 0 : (all.largest + std::log2(all.sum)) * ln_2 - std::log(left);
     add_locks(seen, context, query, locks, log_sum, entropy, distance, masses, candidates);

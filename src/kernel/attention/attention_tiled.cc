@@ -10,6 +10,7 @@
 #include "hwy/highway.h"
 #include "kernel/attention/attention_plan.h"
 #include "kernel/attention/attention_scores-inl.h"
+#include "kernel/attention/attention_soften-inl.h"
 #include "kernel/attention/attention_statistics-inl.h"
 #include "kernel/attention/attention_tile-inl.h"
 
@@ -74,43 +75,6 @@ bool pack_values(Forward& work, std::int64_t first, std::int64_t count) {
   const bool healthy = pack_rows(work.value_rows, count, context.call->value_dim, 1.0f, work.values);
   if (!healthy) clear_spoiled(work.values, count * work.value_columns);
   return healthy;
-}
-
-// Turns scores into weights relative to the row's running maximum, and brings its sum and output to the new maximum.
-// `largest` is kept in units of log2.
-HWY_INLINE void soften_row(float* HWY_RESTRICT s, std::int64_t begin, std::int64_t end, bool fresh, float* largest, float* sum,
-                           float* HWY_RESTRICT output, std::int64_t columns) {
-  const Tag d;
-  const Vector log2 = hn::Set(d, log2_e);
-  Vector top = hn::LoadU(d, s + begin);
-  for (std::int64_t j = begin + lanes; j < end; j += lanes) top = hn::Max(top, hn::LoadU(d, s + j));
-  const float found = hn::GetLane(hn::MaxOfLanes(d, top)) * log2_e;
-  if (found == minus_infinity) {
-    for (std::int64_t j = begin; j < end; j += lanes) hn::StoreU(hn::Zero(d), d, s + j);
-    if (fresh) {
-      *largest = minus_infinity;
-      *sum = 0;
-    }
-    return;
-  }
-  if (fresh) {
-    *largest = found;
-    *sum = 0;
-  } else if (!(found <= *largest)) {
-    const float factor = exp2_of(*largest - found);
-    *largest = found;
-    *sum *= factor;
-    const Vector factors = hn::Set(d, factor);
-    for (std::int64_t x = 0; x < columns; x += lanes) hn::StoreU(hn::Mul(factors, hn::LoadU(d, output + x)), d, output + x);
-  }
-  const Vector shift = hn::Set(d, *largest);
-  Vector total = hn::Zero(d);
-  for (std::int64_t j = begin; j < end; j += lanes) {
-    const Vector weight = exp2_of(hn::MulSub(hn::LoadU(d, s + j), log2, shift));
-    total = hn::Add(total, weight);
-    hn::StoreU(weight, d, s + j);
-  }
-  *sum += hn::GetLane(hn::SumOfLanes(d, total));
 }
 
 // The end of a row with locks: what they leave of 1 goes to `output`, the other keys' sum over their denominator; then
@@ -180,14 +144,12 @@ void weigh(Forward& work, const Rectangle& at, std::int64_t local, const float* 
     return;
   }
   block_of_scores(work.context, at, queries, work.keys, scores);
-  for (std::int64_t r = 0; r < at.rows; ++r) {
-    if (observed && observes(work.seen, work.context, at.row + r))
-      soften_observed(work.seen, work.context, at, at.row + r, local + r, scores + r * score_stride, fresh, work.largest + local + r,
-                      work.sums + local + r, work.outputs + (local + r) * work.value_columns, work.value_columns);
-    else
-      soften_row(scores + r * score_stride, at.begin, at.end, fresh, work.largest + local + r, work.sums + local + r,
-                 work.outputs + (local + r) * work.value_columns, work.value_columns);
+  const SoftRow first{work.largest + local, work.sums + local, work.outputs + local * work.value_columns, work.value_columns};
+  if (observed) {
+    soften_observed(work.seen, work.context, at, local, scores, fresh, first);
+    return;
   }
+  for (std::int64_t r = 0; r < at.rows; ++r) soften_row(scores + r * score_stride, at.begin, at.end, fresh, row_after(first, r));
 }
 
 void add_weighted(const Forward& work, const Rectangle& at, const float* weights, float* outputs, bool fresh, bool healthy) {

@@ -12,6 +12,7 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "kernel/attention/attention_tile-inl.h"
@@ -24,13 +25,15 @@ namespace HWY_NAMESPACE {
 using IntTag = hn::RebindToSigned<Tag>;
 constexpr float lowest = -std::numeric_limits<float>::infinity();
 
-// A new bound may leave this many candidates more than needed: close is found faster than exact.
-constexpr std::int64_t spare_candidates = 16;
-// Entries of a row's buffer: what a new bound leaves, and room for those that come.
-constexpr std::int64_t candidate_capacity(std::int64_t top) { return (top + spare_candidates + 15) / 16 * 16 + 48; }
-constexpr std::int64_t most_capacity = candidate_capacity(most_top_keys);
+// A new bound may leave this many candidates more than needed: near is found faster than exact.
+constexpr std::int64_t spare_candidates(std::int64_t top) { return 4 + top * 3 / 8; }
+// More candidates than this make the bound rise. Buffers have room for two vectors more.
+constexpr std::int64_t candidate_limit(std::int64_t top) { return 16 + 2 * top + spare_candidates(top); }
+constexpr std::int64_t candidate_capacity(std::int64_t top) { return candidate_limit(top) + 2 * lanes; }
+// Candidates at the end, in whole vectors.
+constexpr std::int64_t most_sorted = (most_top_keys + spare_candidates(most_top_keys) + lanes - 1) / lanes * lanes;
 
-// A row's candidates. Whole vectors are stored, so the arrays have `lanes` entries of room behind the capacity.
+// A row's candidates, in buffers of that capacity.
 struct Candidates {
   float* scores;
   std::int32_t* keys;
@@ -38,7 +41,7 @@ struct Candidates {
   float bound;
 };
 
-HWY_INLINE std::int64_t count_above(const float* values, std::int64_t size, float bound) {
+HWY_INLINE std::int64_t count_above(const float* HWY_RESTRICT values, std::int64_t size, float bound) {
   const Tag d;
   const Vector limit = hn::Set(d, bound);
   std::size_t count = 0;
@@ -141,77 +144,126 @@ HWY_INLINE void keep_above(Candidates& row, std::int64_t equal) {
 // Leaves `top` candidates, or a few more.
 inline HWY_NOINLINE void drop_candidates(Candidates& row, std::int64_t top) {
   const Tag d;
-  if (row.count <= top + spare_candidates) return;
+  const std::int64_t most = top + spare_candidates(top);
+  if (row.count <= most) return;
   hn::StoreU(hn::Set(d, lowest), d, row.scores + row.count);
   const std::int64_t size = rounded_up(row.count, lanes);
-  const Bound bound = raise_bound(row.scores, size, {row.bound, row.count}, top, top + spare_candidates, 6);
+  const Bound bound = raise_bound(row.scores, size, {row.bound, row.count}, top, most, 6);
   row.bound = bound.value;
   std::int64_t equal = 0;
-  if (bound.above > top + spare_candidates) {  // many equal or very uneven scores
+  if (bound.above > most) {  // many equal or very uneven scores
     row.bound = exact_bound(row.scores, size, bound.value, top);
     equal = top - count_above(row.scores, size, row.bound);
   }
   keep_above(row, equal);
 }
 
-// Adds the scores above the bound from the vectors listed in `active`: key i of the block has index key + i.
-inline HWY_NOINLINE void add_candidates(Candidates& row, std::int64_t top, const float* HWY_RESTRICT s, std::int64_t key,
-                                        const std::int32_t* active, std::int64_t count) {
-  const Tag d;
-  const IntTag di;
-  const std::int64_t capacity = candidate_capacity(top);
-  const auto steps = hn::Iota(di, 0);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Vector scores = hn::LoadU(d, s + active[i]);
-    const auto keep = hn::Gt(scores, hn::Set(d, row.bound));
-    const auto keys = hn::Add(steps, hn::Set(di, static_cast<std::int32_t>(key + active[i])));
-    hn::StoreU(hn::Compress(scores, keep), d, row.scores + row.count);
-    hn::StoreU(hn::Compress(keys, hn::RebindMask(di, keep)), di, row.keys + row.count);
-    row.count += static_cast<std::int64_t>(hn::CountTrue(d, keep));
-    if (row.count > capacity - lanes) drop_candidates(row, top);
-  }
+// Vectors of scores in which some are above their row's bound, of a few rows. They become candidates together: how many
+// there are is never foreseen by the processor, so it is wrong once for all rows and not once a row.
+constexpr std::int64_t group_rows = 8;
+struct Found {
+  static constexpr std::int64_t most = group_rows * block_keys / HWY_LANES(float);
+  HWY_ALIGN float scores[most * HWY_LANES(float) + 64];
+  std::uint32_t places[most + 1];  // row of the group * 2^24 + column * 2^16 + a bit for every score that is above
+  std::int64_t count = 0;
+};
+
+HWY_INLINE std::uint32_t bits_of(hn::Mask<Tag> mask) {
+  std::conditional_t<(lanes > 8), std::uint16_t, std::uint8_t> bits = 0;
+  hn::StoreMaskBits(Tag(), mask, reinterpret_cast<std::uint8_t*>(&bits));
+  return bits;
 }
 
-// Accumulators of a block's maxima: each lane of each is the largest of a group of keys, and the bound that `top` of the
-// groups reach is one that `top` keys reach.
-constexpr std::int64_t group_vectors = lanes == 16 ? 4 : 8;
-static_assert(group_vectors * lanes >= most_top_keys);
-
-// Raises the bound by the groups' maxima when most of a block would become candidates: in a row's first block, and where
-// scores rise.
-inline HWY_NOINLINE void raise_by_groups(Candidates& row, std::int64_t top, const float* maxima) {
-  constexpr std::int64_t size = group_vectors * lanes;
-  const std::int64_t above = count_above(maxima, size, row.bound);
-  if (above < top) return;
-  row.bound = raise_bound(maxima, size, {row.bound, above}, top, top + 4, 4).value;
+// Lists a vector if a score is above the bound. No branch.
+HWY_INLINE void list_scores(Vector scores, Vector bound, std::uint32_t place, Found& found, std::int64_t& listed) {
+  const Tag d;
+  const std::uint32_t bits = bits_of(hn::Gt(scores, bound));
+  hn::Store(scores, d, found.scores + listed * lanes);
+  found.places[listed] = place | bits;
+  listed += bits != 0 ? 1 : 0;
 }
 
-// Sorts at most most_top_keys + spare_candidates candidates into arrays of that size; by score, then by key.
-HWY_INLINE void sort_candidates(const Candidates& row, float* scores, std::int32_t* keys) {
+// Candidates of the rows of a group, in buffers `capacity` apart.
+struct CandidateRows {
+  float* scores;
+  std::int32_t* keys;
+  std::int32_t* counts;
+  float* bounds;
+  std::int64_t capacity;
+};
+
+// The listed scores become candidates. Keys count from `key` on.
+HWY_INLINE void gather_found(const Found& found, std::int64_t top, std::int64_t key, const CandidateRows& rows) {
   const Tag d;
   const IntTag di;
-  constexpr std::int64_t most = most_top_keys + spare_candidates;
-  HWY_ALIGN std::int32_t ranks[most + HWY_LANES(float)];
-  const auto one = hn::Set(di, 1);
-  const auto counted = [&](hn::Vec<IntTag> rank, hn::Mask<Tag> before) HWY_ATTR {
-    return hn::IfThenElse(hn::RebindMask(di, before), hn::Add(rank, one), rank);
-  };
-  for (std::int64_t i = 0; i < row.count; i += lanes) {
-    const Vector own = hn::LoadU(d, row.scores + i);
-    auto rank = hn::Zero(di);
-    const std::int64_t end = smaller(i + lanes, row.count);
-    for (std::int64_t j = 0; j < i; ++j) rank = counted(rank, hn::Ge(hn::Set(d, row.scores[j]), own));
-    for (std::int64_t j = i; j < end; ++j) {
-      const Vector other = hn::Set(d, row.scores[j]);
-      const auto later = hn::RebindMask(d, hn::Gt(hn::Iota(di, 0), hn::Set(di, static_cast<std::int32_t>(j - i))));
-      rank = counted(rank, hn::Or(hn::Gt(other, own), hn::And(hn::Eq(other, own), later)));
+  const auto steps = hn::Add(hn::Iota(di, 0), hn::Set(di, static_cast<std::int32_t>(key)));
+  const std::int64_t limit = candidate_limit(top);
+  // The count of the row at hand stays in a register, and is not loaded from where it was just stored: that is a long way.
+  std::int32_t counts[group_rows];
+  for (std::int64_t row = 0; row < group_rows; ++row) counts[row] = rows.counts[row];
+  std::int64_t last = -1, count = 0;
+  for (std::int64_t i = 0; i < found.count; ++i) {
+    const std::uint32_t place = found.places[i];
+    const std::int64_t row = place >> 24, before = counts[row];
+    count = row == last ? count : before;
+    last = row;
+    const auto keep = hn::LoadMaskBits(d, reinterpret_cast<const std::uint8_t*>(found.places + i));
+    const auto keys = hn::Add(steps, hn::Set(di, static_cast<std::int32_t>(place >> 16 & 0xFF)));
+    hn::StoreU(hn::Compress(hn::Load(d, found.scores + i * lanes), keep), d, rows.scores + row * rows.capacity + count);
+    hn::StoreU(hn::Compress(keys, hn::RebindMask(di, keep)), di, rows.keys + row * rows.capacity + count);
+    count += std::popcount(place & 0xFFFF);
+    if (count > limit) {
+      Candidates full{rows.scores + row * rows.capacity, rows.keys + row * rows.capacity, count, rows.bounds[row]};
+      drop_candidates(full, top);
+      count = full.count;
+      rows.bounds[row] = full.bound;
     }
-    for (std::int64_t j = end; j < row.count; ++j) rank = counted(rank, hn::Gt(hn::Set(d, row.scores[j]), own));
-    hn::StoreU(rank, di, ranks + i);
+    rows.counts[row] = static_cast<std::int32_t>(count);
   }
+}
+
+// A bound for a row's first block, of which all keys would else become candidates: a lane's largest of every few vectors is
+// the largest of a group of keys, and what `top` groups reach, `top` keys reach.
+inline HWY_NOINLINE float first_bound(const float* HWY_RESTRICT s, std::int64_t begin, std::int64_t end, std::int64_t top) {
+  const Tag d;
+  constexpr std::int64_t vectors = lanes == 16 ? 4 : 8, size = vectors * lanes;
+  static_assert(size >= most_top_keys && size <= block_keys / 2);
+  if (end - begin < 2 * size) return lowest;
+  HWY_ALIGN float maxima[size];
+  for (std::int64_t v = 0; v < size; v += lanes) {
+    Vector most = hn::LoadU(d, s + begin + v);
+    for (std::int64_t j = begin + v + size; j < end; j += size) most = hn::Max(most, hn::LoadU(d, s + j));
+    hn::Store(most, d, maxima + v);
+  }
+  const std::int64_t seen = count_above(maxima, size, lowest);
+  return seen < top ? lowest : raise_bound(maxima, size, {lowest, seen}, top, top + 4, 4).value;
+}
+
+// Sorts the candidates that drop_candidates left by score, then by key, into arrays of most_sorted.
+HWY_INLINE void sort_candidates(Candidates& row, float* HWY_RESTRICT scores, std::int32_t* HWY_RESTRICT keys) {
+  static_assert(most_sorted < 64);
+  const Tag d;
+  HWY_ALIGN float values[most_sorted];
+  for (std::int64_t i = 0; i < most_sorted; i += lanes) {
+    const auto real = hn::FirstN(d, static_cast<std::size_t>(larger(smaller(row.count - i, lanes), 0)));
+    hn::Store(hn::IfThenElse(real, hn::LoadU(d, row.scores + smaller(i, row.count)), hn::Set(d, lowest)), d, values + i);
+  }
+  std::uint64_t taken = 0;
   for (std::int64_t i = 0; i < row.count; ++i) {
-    scores[ranks[i]] = row.scores[i];
-    keys[ranks[i]] = row.keys[i];
+    const std::int64_t place = count_above(values, most_sorted, values[i]);
+    scores[place] = row.scores[i];
+    keys[place] = row.keys[i];
+    taken |= std::uint64_t{1} << place;
+  }
+  if (std::popcount(taken) == row.count) return;
+  // Equal scores wanted the same place; candidates are in order of their keys, so each takes the next that is free.
+  taken = 0;
+  for (std::int64_t i = 0; i < row.count; ++i) {
+    std::int64_t place = count_above(values, most_sorted, values[i]);
+    place += std::countr_one(taken >> place);
+    scores[place] = row.scores[i];
+    keys[place] = row.keys[i];
+    taken |= std::uint64_t{1} << place;
   }
 }
 
