@@ -116,11 +116,16 @@ struct AttentionInput {
   std::vector<ScoreEdit> edits;
   std::int64_t* edit_counts = nullptr;        // as AttentionCall::edit_counts; written at once
   std::vector<MatrixRequest> matrices;
+  const AttentionStatistics* statistics = nullptr;  // as AttentionCall::statistics; written at once
 };
 // query [query rows, query_heads * head_dim], key [key rows, key_heads * head_dim], value [key rows, key_heads * value_dim],
 // views of wider tensors allowed -> [query rows, query_heads * value_dim]. log_sum_exp [query rows, query_heads] when asked.
 Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionInput& input,
                  Tensor* log_sum_exp = nullptr);
+// Fills tiles of the matrices of an attention that was computed with this input, from its log-sum-exp (may be undefined
+// where only scores are asked for); see attend/attention.h.
+void attention_weights(const Tensor& query, const Tensor& key, const AttentionInput& input, const Tensor& log_sum_exp,
+                       std::span<const WeightsTile> tiles);
 
 // ---- Random numbers -----------------------------------------------------------------------------------------------------
 // Normal numbers with mean 0, the same on every machine for the same seed; element i is the i-th of the seed's stream.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -90,6 +91,9 @@ struct Visit {
   }
 };
 
+struct StatisticsRequest;  // attend/statistics.h
+struct StatisticsVisit;
+
 class Probe {
  public:
   virtual ~Probe() = default;
@@ -109,6 +113,10 @@ class Probe {
   virtual void scores_edited(StackKind, int /*layer*/, Part, std::span<const std::int64_t> /*counts*/) {}
   // Factors for the heads of this attention [heads], multiplied into head_output; empty: none.
   virtual std::vector<float> head_factors(StackKind, int /*layer*/, Part) const { return {}; }
+  // Statistics wanted of this attention, if any; they leave its heads on the fused path, and its output as it is.
+  virtual std::optional<StatisticsRequest> statistics(StackKind, int /*layer*/, Part) const;
+  // Shown them once the attention has been computed.
+  virtual void visit_statistics(const StatisticsVisit&) {}
 };
 
 // Keeps clones of what it was asked for.
@@ -161,6 +169,8 @@ class ProbeList : public Probe {
   std::vector<ScoreEdit> score_edits(StackKind stack, int layer, Part part) const override;
   void scores_edited(StackKind stack, int layer, Part part, std::span<const std::int64_t> counts) override;
   std::vector<float> head_factors(StackKind stack, int layer, Part part) const override;
+  std::optional<StatisticsRequest> statistics(StackKind stack, int layer, Part part) const override;
+  void visit_statistics(const StatisticsVisit& visit) override;
 
  private:
   std::vector<Probe*> probes_;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "core/hash.h"
 #include "model/kv_cache.h"
+#include "tensor/asked_statistics.h"
 
 namespace attend {
 namespace {
@@ -106,9 +108,10 @@ PlacedEdits place_edits(const Place& place, std::size_t items) {
 }
 
 // attention(), where an edit that cannot be made is refused with the name of the place.
-Tensor attention_at(const Place& place, const Tensor& query, const Tensor& key, const Tensor& value, const AttentionInput& input) {
+Tensor attention_at(const Place& place, const Tensor& query, const Tensor& key, const Tensor& value, const AttentionInput& input,
+                    Tensor* log_sum_exp) {
   try {
-    return attention(query, key, value, input);
+    return attention(query, key, value, input, log_sum_exp);
   } catch (const Error& error) {
     if (input.edits.empty() || error.kind() != ErrorKind::argument) throw;
     const std::string scores = name_of(place.site(Point::scores));
@@ -147,8 +150,18 @@ Tensor attend_heads(const Place& place, const Tensor& query, const Tensor& key, 
     input.edit_counts = placed_counts.data();
   }
 
-  Tensor output = attention_at(place, query, key, value, input);
+  std::optional<AskedStatistics> statistics;
+  if (probe)
+    if (const auto wanted = probe->statistics(place.run.stack.kind, place.layer, place.part))
+      statistics.emplace(*wanted, query.rows(), input, place.run.options.item_numbers);
+  if (statistics) input.statistics = statistics->outputs();
 
+  Tensor output = attention_at(place, query, key, value, input, statistics ? statistics->log_sum_exp() : nullptr);
+
+  if (statistics)
+    probe->visit_statistics({{weights_site, -1, place.run.offsets, place.run.first_positions, place.run.options.item_numbers},
+                             statistics->result(),
+                             {query, key, statistics->result().log_sum_exp, input, nullptr}});
   if (placed.given > 0) {
     std::vector<std::int64_t> counts(placed.given, 0);
     for (std::size_t i = 0; i < placed_counts.size(); ++i) counts[placed.sources[i]] += placed_counts[i];

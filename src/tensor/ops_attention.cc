@@ -43,15 +43,17 @@ struct Recorded {
     call.dropout = input.dropout;
     call.edits = input.edits;
     call.edit_counts = input.edit_counts;
-    call.output = heads_to(output, value_dim);
+    if (output.defined()) call.output = heads_to(output, value_dim);
     call.log_sum_exp = log_sum_exp.data();
     call.matrices = input.matrices;
+    call.statistics = input.statistics;
     return call;
   }
 };
 
 void backward_of(Recorded& recorded, Tape& steps) {
   recorded.input.matrices.clear();
+  recorded.input.statistics = nullptr;
   const Tensor output_gradient = steps.gradient_of_output(recorded.output);
   Tensor query = steps.gradient_of_input(recorded.query), key = steps.gradient_of_input(recorded.key),
          value = steps.gradient_of_input(recorded.value), table = steps.gradient_of_input(recorded.input.relative_table),
@@ -76,15 +78,12 @@ std::int64_t head_size(const char* name, const Tensor& x, std::int64_t heads, st
   return x.width() / heads;
 }
 
-void check(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionInput& input, std::int64_t head_dim) {
+void check(const Tensor& query, const Tensor& key, const AttentionInput& input, std::int64_t head_dim) {
   if (key.defined() && key.width() != input.key_heads * head_dim)
     throw Error(ErrorKind::shape, "attention",
                 join("query is ", query.shape(), " with ", input.query_heads, " heads and key is ", key.shape(), " with ",
                      input.key_heads, " heads"),
                 join("a key head must have ", head_dim, " elements, as a query head has"));
-  if (key.defined() != value.defined() || (key.defined() && key.rows() != value.rows()))
-    throw Error(ErrorKind::shape, "attention", join("key is ", shape_text(key), " and value is ", shape_text(value)),
-                "both must have the same rows");
   for (std::size_t index = 0; index < input.items.size(); ++index) {
     const AttentionItem& item = input.items[index];
     if (item.query_begin < 0 || item.queries < 0 || item.query_begin > query.rows() - item.queries)
@@ -123,7 +122,10 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
   require_defined("attention", "query", query);
   const std::int64_t head_dim = head_size("query", query, input.query_heads, input.head_dim);
   const std::int64_t value_dim = head_size("value", value, input.key_heads, input.value_dim);
-  check(query, key, value, input, head_dim);
+  check(query, key, input, head_dim);
+  if (key.defined() != value.defined() || (key.defined() && key.rows() != value.rows()))
+    throw Error(ErrorKind::shape, "attention", join("key is ", shape_text(key), " and value is ", shape_text(value)),
+                "both must have the same rows");
 
   Tape* tape = tape_for({&query, &key, &value, &input.relative_table, &input.sinks});
   if (tape != nullptr)
@@ -156,6 +158,26 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
   if (tape != nullptr)
     tape->record(output, [recorded = std::make_shared<Recorded>(std::move(now))](Tape& steps) { backward_of(*recorded, steps); });
   return output;
+}
+
+void attention_weights(const Tensor& query, const Tensor& key, const AttentionInput& input, const Tensor& log_sum_exp,
+                       std::span<const WeightsTile> tiles) {
+  require_defined("attention_weights", "query", query);
+  Recorded now;
+  now.input = input;
+  now.input.matrices.clear();
+  now.input.edit_counts = nullptr;
+  now.input.statistics = nullptr;
+  now.query = query;
+  now.key = key;
+  now.log_sum_exp = log_sum_exp;
+  now.head_dim = head_size("query", query, input.query_heads, input.head_dim);
+  now.value_dim = input.value_dim != 0 ? input.value_dim : now.head_dim;
+  check(query, key, input, now.head_dim);
+  if (log_sum_exp.defined() && (log_sum_exp.rows() != query.rows() || log_sum_exp.width() != input.query_heads || !log_sum_exp.contiguous()))
+    throw Error(ErrorKind::shape, "attention_weights", join("log_sum_exp is ", log_sum_exp.shape()),
+                join("it must be [", query.rows(), ", ", input.query_heads, "]"));
+  attention_weights(now.call(), tiles);
 }
 
 }  // namespace attend

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "attend/statistics.h"
 #include "core/names.h"
 
 namespace attend {
@@ -152,6 +153,8 @@ std::vector<Site> sites_of(StackKind stack, int layers, const StackSites& has) {
   return sites;
 }
 
+std::optional<StatisticsRequest> Probe::statistics(StackKind, int, Part) const { return std::nullopt; }
+
 // ---- Recorder -------------------------------------------------------------------------------------------------------
 
 bool Recorder::wants(const Site& site) const { return std::find(sites_.begin(), sites_.end(), site) != sites_.end(); }
@@ -239,6 +242,27 @@ std::vector<float> ProbeList::head_factors(StackKind stack, int layer, Part part
     for (std::size_t head = 0; head < all.size(); ++head) all[head] *= factors[head];
   }
   return all;
+}
+
+std::optional<StatisticsRequest> ProbeList::statistics(StackKind stack, int layer, Part part) const {
+  std::vector<StatisticsRequest> requests;
+  for (const Probe* probe : probes_)
+    if (std::optional<StatisticsRequest> wanted = probe->statistics(stack, layer, part)) requests.push_back(std::move(*wanted));
+  if (requests.empty()) return std::nullopt;
+  return united(requests);
+}
+
+void ProbeList::visit_statistics(const StatisticsVisit& visit) {
+  const Site& site = visit.visit.site;
+  std::vector<Probe*> asking;
+  std::vector<StatisticsRequest> requests;
+  for (Probe* probe : probes_)
+    if (std::optional<StatisticsRequest> wanted = probe->statistics(site.stack, site.layer, site.part)) {
+      asking.push_back(probe);
+      requests.push_back(std::move(*wanted));
+    }
+  for (std::size_t i = 0; i < asking.size(); ++i)
+    asking[i]->visit_statistics({visit.visit, part_of(visit.result, requests, i), visit.record});
 }
 
 }  // namespace attend
