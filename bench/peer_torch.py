@@ -4,10 +4,13 @@
     python3 bench/peer_torch.py shakespeare --data FOLDER_WITH_input.txt.gz
     python3 bench/peer_torch.py translation --model FOLDER [--to zh]
     python3 bench/peer_torch.py attention
+    python3 bench/peer_torch.py inspection --rows 2048 --heads 12 --top 8
 
 `training` is recipe/tatoeba-zh-en.toml (encoder-decoder, 4 + 4 layers, width 128), `shakespeare` is
 recipe/shakespeare-nanogpt-cpu.toml, `translation` runs the weights of an Attend model folder. Everything PyTorch offers on
 a CPU is used: scaled_dot_product_attention, fused Adam, length-sorted batches with as little padding as possible.
+`inspection` reads attention as one has to where the fused kernel keeps its weights to itself: eager attention that returns
+the matrices, then what they tell.
 Needs the packages torch, sentencepiece and safetensors; nothing else of the project depends on them.
 """
 import argparse
@@ -21,7 +24,7 @@ import sys
 import time
 
 parser = argparse.ArgumentParser()
-parser.add_argument("job", choices=["training", "shakespeare", "translation", "attention"])
+parser.add_argument("job", choices=["training", "shakespeare", "translation", "attention", "inspection"])
 parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--rounds", type=int, default=5)
 parser.add_argument("--steps", type=int, default=20)
@@ -30,6 +33,9 @@ parser.add_argument("--tokenizer", default="weights/tatoeba-zh-en/tokenizer.mode
 parser.add_argument("--model", default="weights/tatoeba-zh-en")
 parser.add_argument("--to", default="en", choices=["en", "zh"])
 parser.add_argument("--batch-size", type=int, default=32)
+parser.add_argument("--rows", type=int, default=2048)
+parser.add_argument("--heads", type=int, default=12)
+parser.add_argument("--top", type=int, default=8)
 parser.add_argument("--keep-memory", action="store_true",
                     help="tell glibc to keep freed memory, which PyTorch does not ask for but gains from")
 args = parser.parse_args()
@@ -337,4 +343,47 @@ def attention():
             report("attention backward", name, "GFLOP/s", backward)
 
 
-{"training": training, "shakespeare": shakespeare, "translation": translation, "attention": attention}[args.job]()
+def memory(field):
+    """Bytes of this process: VmRSS now, VmHWM the most so far."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith(field))
+
+
+@torch.inference_mode()
+def inspection():
+    rows, heads = args.rows, args.heads
+    q, k, v = (torch.randn(1, heads, rows, 64) for _ in range(3))
+    # The keys of `attend bench statistics`: a word, a sentence, and every 50th as separators would be.
+    listed = torch.zeros(rows)
+    listed[rows // 3: rows // 3 + 3] = listed[rows // 2: rows // 2 + 30] = listed[49::50] = 1
+    listed = listed.nonzero()[:, 0]
+    before = memory("VmRSS")
+
+    def run():
+        begin = time.perf_counter()
+        scores = (q * 64 ** -0.5) @ k.transpose(-1, -2)
+        largest = scores.amax(-1)
+        weights = scores.softmax(-1)
+        del scores
+        output = weights @ v
+        middle = time.perf_counter()
+        place = torch.arange(rows, dtype=torch.float32)
+        distances = (place[:, None] - place).abs_()
+        told = {"log_sum_exp": largest - weights.amax(-1).log_(), "entropy": torch.special.entr(weights).sum(-1),
+                "distance": torch.einsum("bhqk,qk->bhq", weights, distances), "first": weights[..., 0].clone(),
+                "self": weights.diagonal(0, -2, -1).clone(), "previous": weights.diagonal(-1, -2, -1).clone(),
+                "list": weights.index_select(-1, listed).sum(-1), "top": weights.topk(args.top)}
+        return middle - begin, time.perf_counter() - middle, output, told
+
+    run()
+    found = [run()[:2] for _ in range(args.rounds)]
+    print(json.dumps({"engine": f"PyTorch {torch.__version__}", "bench": "inspection", "queries": rows, "keys": rows, "heads": heads,
+                      "head_dim": 64, "top": args.top, "threads": torch.get_num_threads(), "matrix_bytes": heads * rows * rows * 4,
+                      "seconds": statistics.median(a + b for a, b in found),
+                      "attention_seconds": statistics.median(a for a, _ in found),
+                      "statistics_seconds": statistics.median(b for _, b in found), "rounds": len(found),
+                      "bytes_before": before, "peak_bytes": memory("VmHWM")}), flush=True)
+
+
+{"training": training, "shakespeare": shakespeare, "translation": translation, "attention": attention,
+ "inspection": inspection}[args.job]()

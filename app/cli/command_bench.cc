@@ -13,6 +13,7 @@ namespace {
 
 struct Options {
   AttentionBenchOptions attention;
+  StatisticsBenchOptions statistics;
   std::string recipe, data, model = "tatoeba-zh-en", file, to, strategy = "greedy";
   std::int64_t steps = 20, rounds = 5, batch_size = 32;
   std::int64_t tokens = 40, cuts = 1000;
@@ -99,6 +100,33 @@ void bench_attention_shapes(const Options& options, const Globals& globals) {
   });
 }
 
+void bench_statistics_shapes(const Options& options, const Globals& globals) {
+  Output out;
+  if (!globals.json) out.line("queries x keys, heads x dim    k   to plain   GFLOP/s   of peak   more scratch   of Q+K+V   output");
+  bench_statistics(options.statistics, [&](const StatisticsSpeed& speed) {
+    const auto more = static_cast<double>(speed.scratch_bytes - speed.plain_scratch_bytes), share = more / static_cast<double>(speed.input_bytes);
+    if (globals.json) {
+      out.json({{"engine", "attend"}, {"bench", "statistics"}, {"queries", speed.rows}, {"keys", speed.rows}, {"heads", speed.heads},
+                {"head_dim", speed.head_dim}, {"top", speed.top}, {"threads", speed.threads}, {"target", speed.target},
+                {"ratio_to_plain", speed.ratio_to_plain}, {"seconds", speed.seconds}, {"plain_seconds", speed.plain_seconds},
+                {"gflops", speed.gflops}, {"share_of_peak", speed.share_of_peak}, {"plain_gflops", speed.plain_gflops},
+                {"plain_share_of_peak", speed.plain_share_of_peak}, {"input_bytes", speed.input_bytes},
+                {"scratch_bytes", speed.scratch_bytes}, {"plain_scratch_bytes", speed.plain_scratch_bytes},
+                {"extra_memory_share", share}, {"output_bytes", speed.output_bytes},
+                {"output_share", static_cast<double>(speed.output_bytes) / static_cast<double>(speed.input_bytes)},
+                {"error", speed.error}, {"rounds", speed.rounds}});
+    } else {
+      char text[96], percent[32];
+      std::snprintf(text, sizeof(text), "%3d     %6.3f   %7.1f   %5.1f %%   ", static_cast<int>(speed.top), speed.ratio_to_plain, speed.gflops,
+                    100 * speed.share_of_peak);
+      std::snprintf(percent, sizeof(percent), "%5.2f %%    ", 100 * share);
+      out.line(padded(join(speed.rows, " x ", speed.rows, ", ", speed.heads, " x ", speed.head_dim), 29) + text +
+               padded(short_bytes(more), 15) + percent + short_bytes(static_cast<double>(speed.output_bytes)));
+    }
+    out.flush();
+  });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& program, Globals& globals) {
@@ -116,6 +144,24 @@ void add_bench(CLI::App& program, Globals& globals) {
       "  attend bench attention --only self_1024 --pass forward\n"
       "  attend bench attention --threads 1 --seconds 2 --json");
   attention->callback([options, &globals] { bench_attention_shapes(*options, globals); });
+
+  CLI::App* statistics = command->add_subcommand("statistics", "Attention with all statistics beside plain attention, after a check against float64");
+  statistics->add_option("--rows", options->statistics.rows, "Queries and keys")->delimiter(',')->allow_extra_args(false)->capture_default_str();
+  statistics->add_option("--heads", options->statistics.heads, "Heads")->capture_default_str();
+  statistics->add_option("--head-dim", options->statistics.head_dim, "Width of a head")->capture_default_str();
+  statistics->add_option("--top", options->statistics.top, "So many largest keys of every row")
+      ->delimiter(',')->allow_extra_args(false)->capture_default_str();
+  statistics->add_option("--target", options->statistics.target, "Instruction set to force");
+  statistics->add_option("--seconds", options->statistics.seconds, "Time for each line; at least five rounds")
+      ->capture_default_str()->check(CLI::PositiveNumber);
+  statistics->footer(
+      "Statistics: entropy, mean distance, weight on the first key, the query itself, the one before and a list of keys, the\n"
+      "largest keys, log-sum-exp, of all rows and heads. more scratch: memory beyond inputs and outputs, beyond that of plain\n"
+      "attention; output: the statistics themselves. bench/compare_inspection.py does the same from matrices with PyTorch.\n"
+      "Examples:\n"
+      "  attend --threads 1 bench statistics --json\n"
+      "  attend --threads 1 bench statistics --rows 512,2048,8192 --top 8");
+  statistics->callback([options, &globals] { bench_statistics_shapes(*options, globals); });
 
   CLI::App* training = command->add_subcommand("training", "Target tokens a second of a recipe's training steps");
   training->add_option("recipe", options->recipe, "TOML file")->required()->type_name("RECIPE");
@@ -170,6 +216,7 @@ void add_bench(CLI::App& program, Globals& globals) {
       "Examples:\n"
       "  attend bench importance --json\n"
       "  attend bench attention --threads 1 --only self_1024\n"
+      "  attend --threads 1 bench statistics --json\n"
       "  attend bench training recipe/tatoeba-zh-en.toml --json\n"
       "  attend bench translation data/tatoeba-zh-en/test.zh.gz\n"
       "bench/compare.py runs these side by side with PyTorch.");

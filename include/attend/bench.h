@@ -44,6 +44,31 @@ struct AttentionSpeed {
 inline constexpr double largest_attention_error = 1e-4;
 void bench_attention(const AttentionBenchOptions& options, const std::function<void(const AttentionSpeed&)>& report);
 
+struct StatisticsBenchOptions {
+  double seconds = 2;                     // for each shape and k, at least five rounds
+  std::string target;                     // as above
+  std::vector<std::int64_t> rows{4096};
+  std::int64_t heads = 12, head_dim = 64;
+  std::vector<std::int64_t> top{8, 32};   // largest keys, at most most_top_keys
+};
+
+// Fused self-attention with all statistics of all heads (entropy, distance, mass on the first key, on itself, on the one before
+// and on a list of spans, the `top` largest keys, log-sum-exp) beside the same without any, by turns in one process.
+struct StatisticsSpeed {
+  std::string target;
+  std::int64_t rows = 0, heads = 0, head_dim = 0, top = 0;
+  int threads = 0;
+  double seconds = 0, plain_seconds = 0;            // of a call
+  double ratio_to_plain = 0;                        // median over rounds of time with / time without
+  double gflops = 0, share_of_peak = 0;             // with statistics, operations counted as without
+  double plain_gflops = 0, plain_share_of_peak = 0;
+  std::int64_t scratch_bytes = 0, plain_scratch_bytes = 0, output_bytes = 0;  // output_bytes: of the statistics alone
+  std::int64_t input_bytes = 0;                     // query, key and value
+  double error = 0;                                 // largest difference from float64; distances in units of the rows
+  std::int64_t rounds = 0;
+};
+void bench_statistics(const StatisticsBenchOptions& options, const std::function<void(const StatisticsSpeed&)>& report);
+
 // Rates of several rounds and their median.
 struct Rates {
   double median = 0;

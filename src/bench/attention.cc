@@ -7,6 +7,7 @@
 #include "attend/bench.h"
 #include "attend/error.h"
 #include "attend/threads.h"
+#include "bench/attention_data.h"
 #include "bench/machine_peak.h"
 #include "core/memory.h"
 #include "core/random.h"
@@ -33,19 +34,6 @@ struct Data {
   double scores = 0;  // visible, of all heads
 };
 
-// In the memory that tensors use: aligned to cache lines.
-Buffer numbers(Random& random, std::int64_t size) {
-  Buffer all(size);
-  for (std::int64_t i = 0; i < size; ++i) all.data()[i] = static_cast<float>(random.normal());
-  return all;
-}
-
-Buffer zeros(std::int64_t size) {
-  Buffer all(size);
-  std::fill(all.data(), all.data() + size, 0.0f);
-  return all;
-}
-
 void make(const Work& work, Data& data) {
   Random random(1);
   std::int64_t query_rows = 0, key_rows = 0;
@@ -64,9 +52,9 @@ void make(const Work& work, Data& data) {
     data.scores += seen * static_cast<double>(work.heads);
   }
   const std::int64_t width = work.heads * work.head_dim, key_width = work.key_heads * work.head_dim;
-  data.query = numbers(random, query_rows * width);
-  data.key = numbers(random, key_rows * key_width);
-  data.value = numbers(random, key_rows * key_width);
+  data.query = normal_numbers(random, query_rows * width);
+  data.key = normal_numbers(random, key_rows * key_width);
+  data.value = normal_numbers(random, key_rows * key_width);
   data.output = zeros(data.query.size());
   data.log_sum_exp = zeros(query_rows * work.heads);
   AttentionCall& call = data.call;
@@ -82,7 +70,7 @@ void make(const Work& work, Data& data) {
   if (work.causal) call.mask.push_back(CausalRule{});
   call.dropout = {work.dropout, 7};
   if (!work.backward) return;
-  data.output_gradient = numbers(random, query_rows * width);
+  data.output_gradient = normal_numbers(random, query_rows * width);
   data.query_gradient = zeros(data.query.size());
   data.key_gradient = zeros(data.key.size());
   data.value_gradient = zeros(data.value.size());
@@ -107,21 +95,6 @@ AttentionCall some_rows(const Work& work, const Data& data, std::vector<Attentio
   some.items = items;
   return some;
 }
-
-class Largest {
- public:
-  // Rows `begin` to `end` of `width` numbers, without gaps.
-  void compare(const std::vector<double>& expected, const Buffer& found, std::int64_t begin, std::int64_t end, std::int64_t width) {
-    for (std::int64_t i = begin * width; i < end * width; ++i) {
-      const double difference = std::abs(expected[static_cast<std::size_t>(i)] - static_cast<double>(found.data()[i]));
-      if (!(difference <= difference_)) difference_ = difference;  // also for a NaN
-    }
-  }
-  double difference() const { return difference_; }
-
- private:
-  double difference_ = 0;
-};
 
 double forward_error(const Work& work, const Data& data) {
   std::vector<AttentionItem> items;
