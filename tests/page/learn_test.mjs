@@ -76,7 +76,7 @@ test('the worked examples stand in the lessons with all intermediate values', as
   await look('cache', 'robot', '<BOS>', '<EOS>');
   await look('heads', '1.2', '−0.4', '0.5');
   await look('block', '1.5', '−1', '2');
-  await look('cost', '1 048 576', '2 MiB');
+  await look('cost', '1,048,576', '2 MiB');
 });
 
 test('the self-test takes the worked answers, refuses others, and gives fresh numbers', async () => {
@@ -102,6 +102,72 @@ test('the self-test takes the worked answers, refuses others, and gives fresh nu
   await page.click('[data-question="1"] button:has-text("Worked solution")');
   assert.ok((await page.textContent('[data-question="1"] .solution')).includes(String(dot(k1)).replace('-', '−')));
   await page.context().close();
+});
+
+test('a box takes a number as people type it, Enter checks, and the focus comes back to the cell', async () => {
+  for (const answer of ['38,416', '38 416', '３８４１６']) {
+    page = await open(browser, server, '#/learn/cross/2');
+    await page.fill('#answer', answer);
+    await page.press('#answer', 'Enter');
+    await page.waitForSelector('#verdict.good');
+    await page.context().close();
+  }
+  page = await open(browser, server, '#/learn/roles');
+  const cell = page.locator('[data-matrix=wv] [data-row="0"][data-column="0"]');
+  for (const [typed, value] of [['１', 1], ['1/2', 0.5], ['1,5', 1.5], ['−2', -2], ['2e1', 20]]) {
+    await cell.dblclick();
+    await page.locator('.cell-input').fill(typed);
+    await page.keyboard.press('Enter');
+    await page.waitForFunction((wanted) => Number(document.querySelector('[data-matrix=wv] [data-row="0"][data-column="0"]').dataset.value) === wanted, value);
+    assert.deepEqual(await page.evaluate(() => ({ ...document.activeElement.dataset, matrix: document.activeElement.closest('[data-matrix]')?.dataset.matrix })), { row: '0', column: '0', value: String(value), matrix: 'wv' });
+  }
+  await page.keyboard.press('ArrowRight');
+  assert.equal(await page.evaluate(() => document.activeElement.dataset.column), '1');
+  // What is no number is said so, until a number stands there.
+  await page.keyboard.press('Enter');
+  await page.locator('.cell-input').fill('Infinity');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('.toast.error');
+  await page.keyboard.press('7');
+  await page.keyboard.press('Tab');
+  await page.waitForSelector('.toast.error', { state: 'detached' });
+  assert.equal(await page.evaluate(() => `${document.activeElement.dataset.row} ${document.activeElement.dataset.column}`), '1 0');
+  await page.context().close();
+});
+
+test('a hint is true of the numbers that stand there, and a box is not green and red at once', async () => {
+  page = await open(browser, server, '#/learn/roles');
+  await type('wv', 0, 0, 2);
+  await page.click('#check');
+  await page.waitForSelector('#verdict.good');
+  assert.match(await page.textContent('#verdict'), /W_V/);
+  await type('x', 2, 0, 5);
+  await page.click('#check');
+  await page.waitForSelector('#verdict.bad');
+  assert.match(await page.textContent('#verdict'), /keys have changed/);
+  assert.equal(await page.locator('.act.finished').count(), 0);
+  await page.goto(`${server.address}#/learn/scale`);
+  await page.waitForSelector('[data-slope]');
+  await page.fill('.figure-tools .number input', '0');
+  await page.press('.figure-tools .number input', 'Enter');
+  await page.waitForFunction(() => document.querySelector('[data-slope]').dataset.slope === '0.25');
+  await page.click('#check');
+  await page.waitForSelector('#verdict.bad');
+  assert.match(await page.textContent('#verdict'), /back to 8/);
+  await page.context().close();
+});
+
+test('an address where nothing is, and a message that does not outlive its screen', async () => {
+  for (const hash of ['#/nowhere', '#/learn/nope']) {
+    page = await open(browser, server, hash);
+    await page.waitForSelector('.toast.error');
+    assert.ok((await page.textContent('.toast.error')).includes(hash));
+    await page.waitForSelector('.home');
+    await page.click('.cards a');
+    await page.waitForSelector('.lesson');
+    assert.equal(await page.locator('.toast').count(), 0);
+    await page.context().close();
+  }
 });
 
 test('what was done is remembered', async () => {

@@ -199,6 +199,7 @@ test('the link is the state; a link of another version is told so', async () => 
   const broken = await open(browser, server, '#/workbench?v=1&s=%%%');
   await settled(broken);
   await broken.waitForSelector('.toast.error');
+  assert.match(await broken.textContent('.toast.error'), /damaged/);
   await Promise.all([page, other, stale, broken].map((p) => p.context().close()));
 });
 
@@ -210,7 +211,7 @@ test('JSON goes out and comes in again as the same state; CSV and SVG hold the n
   const json = await save('JSON'), csv = readFileSync(await save('CSV'), 'utf8'), svg = readFileSync(await save('SVG'), 'utf8');
   const saved = JSON.parse(readFileSync(json, 'utf8'));
   assert.deepEqual(saved.result.heads[0].weights, weights);
-  assert.ok(csv.includes(`# weights\n${weights[0].join(',')}`));
+  assert.ok(csv.includes(`# weights, head 1\n,A,B,C\nA,${weights[0].join(',')}`));
   for (const token of ['A', 'B', 'C']) assert.ok(svg.includes(`>${token}</text>`));
   assert.equal(await page.evaluate((text) => new DOMParser().parseFromString(text, 'image/svg+xml').querySelectorAll('parsererror').length, svg), 0);
   await page.selectOption('#example', 'abc');
@@ -237,6 +238,97 @@ test('the lines of Python ask the engine for the same numbers', async () => {
   const request = /r'''(.*)'''/.exec(await page.textContent('dialog pre'))[1];
   const reply = await (await fetch(`${server.address}api/v1/attention`, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: request })).json();
   assert.deepEqual(reply.heads[0].weights, await matrix(page, 'weights'));
+  await page.context().close();
+});
+
+test('CSV holds every matrix of every head, with names', async () => {
+  const page = await open(browser, server, '#/workbench');
+  await example(page, 'heads');
+  await page.check('.check input');
+  await settled(page);
+  await page.click('#export');
+  const [file] = await Promise.all([page.waitForEvent('download'), page.click('[role=menuitem]:has-text("CSV")')]);
+  const parts = Object.fromEntries(readFileSync(await file.path(), 'utf8').split(/^# /m).slice(1).map((part) => { const [title, ...lines] = part.trim().split('\n'); return [title, lines.map((line) => line.split(','))]; }));
+  assert.deepEqual(Object.keys(parts), ['X', 'W_Q', 'W_K', 'W_V', 'Q', 'K', 'V', 'rotated Q', 'rotated K', ...[1, 2].flatMap((h) => [...['products', 'scaled', 'masked', 'scores', 'weights'].map((name) => `${name}, head ${h}`), `output, head ${h}`]), 'concatenated', 'W_O', 'output W_O']);
+  for (const [title, lines] of Object.entries(parts)) assert.ok(lines.every((line) => line.length === lines[0].length), title);
+  assert.deepEqual(parts['weights, head 2'][0], ['', 'A', 'B', 'C', 'D']);
+  const other = await (await page.click('.step-side [data-value="1"]'), matrix(page, 'weights'));
+  assert.deepEqual(parts['weights, head 2'].slice(1).map((line) => line.slice(1).map(Number)), other);
+  await page.context().close();
+});
+
+test('a file of another version, or with a bad cell, changes nothing and says why', async () => {
+  const page = await open(browser, server, '#/workbench');
+  await settled(page);
+  await page.locator('[data-matrix=x] [data-row="0"][data-column="0"]').dblclick();
+  await page.locator('.cell-input').fill('4');
+  await page.keyboard.press('Enter');
+  await settled(page);
+  const mine = await matrix(page, 'x');
+  const give = async (content, wanted) => {
+    await page.click('#export');
+    const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.click('[role=menuitem]:has-text("Open a JSON file")')]);
+    await chooser.setFiles({ name: 'work.json', mimeType: 'application/json', buffer: Buffer.from(JSON.stringify(content)) });
+    await page.waitForFunction((pattern) => new RegExp(pattern).test(document.querySelector('.toast.error')?.textContent ?? ''), wanted);
+    assert.deepEqual(await matrix(page, 'x'), mine);
+  };
+  const state = { source: 'self', x: [[1, 0], [0, 1]], wq: [[1, 0], [0, 1]], wk: [[1, 0], [0, 'abc']], wv: [[1, 0], [0, 1]] };
+  await give({ attend: 'workbench', version: 9, state: {} }, 'another version \\(9\\)');
+  await give({ attend: 'workbench', version: 1, state: {} }, 'X.* missing');
+  await give({ attend: 'workbench', version: 1, state }, 'W_K, row 2, column 2 holds "abc"');
+  await page.context().close();
+});
+
+test('the seed that stands there is the seed of the numbers, in the link as well', async () => {
+  const page = await open(browser, server, '#/workbench');
+  await settled(page);
+  await page.fill('.seed input', '7');
+  await page.click('.seed button');
+  await page.waitForFunction(() => document.querySelector('[data-matrix=x] [data-row="0"]').dataset.value !== '1');
+  await settled(page);
+  assert.equal(await page.inputValue('.seed input'), '7');
+  const x = await matrix(page, 'x'), drawn = (await (await fetch(`${server.address}api/v1/operation`, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ name: 'normal', rows: 3, columns: 2, seed: 7 * 16 + 1 }) })).json()).output;
+  x.forEach((r, i) => r.forEach((value, j) => near(value, drawn[i][j], 0.0051, `x ${i} ${j}`)));
+  await page.waitForTimeout(400);
+  const other = await open(browser, server, page.url().slice(server.address.length));
+  await settled(other);
+  assert.equal(await other.inputValue('.seed input'), '7');
+  await page.click('.seed button');
+  await page.waitForFunction(() => document.querySelector('.seed input').value === '8');
+  const eight = await matrix(page, 'x');
+  await page.fill('.seed input', 'abc');
+  await page.press('.seed input', 'Enter');
+  assert.ok(await page.isDisabled('.seed button'));
+  assert.deepEqual(await matrix(page, 'x'), eight);
+  await Promise.all([page, other].map((p) => p.context().close()));
+});
+
+test('an editor left as it was is no edit, and names are those on the page', async () => {
+  const page = await open(browser, server, '#/workbench', { language: 'zh-CN' });
+  await settled(page);
+  await page.locator('[data-matrix=scores] [data-row="2"][data-column="1"]').dblclick();
+  await page.waitForSelector('.cell-input');
+  await page.click('h2 >> nth=0');
+  await page.waitForSelector('.cell-input', { state: 'detached' });
+  await settled(page);
+  assert.equal(await page.locator('[data-matrix=scores] .edited').count(), 0);
+  assert.ok(await page.isDisabled('#undo'));
+  await page.click('[data-value=cross]');
+  await settled(page);
+  assert.equal(await page.getAttribute('[data-matrix=memory] [role=grid]', 'aria-label'), '矩阵 M');
+  assert.equal(await page.getAttribute('[data-matrix=wq] .menu button', 'aria-label'), 'W_Q 的操作');
+  await page.context().close();
+});
+
+test('a mask of one\'s own is clicked cell by cell', async () => {
+  const page = await open(browser, server, '#/workbench');
+  await settled(page);
+  await page.selectOption('#mask', 'dense');
+  await page.click('[data-mask="2,0"]');
+  await settled(page);
+  await page.waitForFunction(() => document.querySelector('[data-matrix=weights] [data-row="2"][data-column="0"]').dataset.value === '0');
+  await page.click('[data-mask="2,0"]');
+  await page.waitForFunction(() => document.querySelector('[data-matrix=weights] [data-row="2"][data-column="0"]').dataset.value !== '0');
   await page.context().close();
 });
 

@@ -27,7 +27,11 @@ export function App() {
     const timer = setInterval(() => { engine.status().then((reply) => { status.value = reply; say(t('engine.back')); }).catch(() => undefined); }, 2000);
     return () => clearInterval(timer);
   }, [online.value]);
-  useEffect(() => { if (route.value.stale) say(t('link.stale', route.value.stale), 'error'); }, [route.value]);
+  useEffect(() => {
+    const { stale, lost } = route.value;
+    if (stale) say(t('link.stale', stale), 'error');
+    else if (lost) say(lost === 'damaged' ? t('link.damaged') : t('link.unknown', location.hash.slice(0, 60)), 'error');
+  }, [route.value]);
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;

@@ -3,8 +3,8 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { ComponentChildren } from 'preact';
 import { cellColour, paletteOf, weightStyle, type Tone } from './colours';
-import { exact, fullOnHover, parseTable, shape, show } from './numbers';
-import { dark, say } from './shared';
+import { boxed, exact, fullOnHover, parseTable, readNumber, shape, show } from './numbers';
+import { dark, hush, say } from './shared';
 import { t } from './words';
 
 export interface Cell { row: number; column: number }
@@ -57,13 +57,30 @@ export function Grid(props: GridProps) {
     props.onCursor?.(cell);
     if (focus) host.current?.querySelector<HTMLElement>(`[data-row="${cell.row}"][data-column="${cell.column}"], .heat-grid`)?.focus();
   };
-  const commit = (text: string, cell: Cell) => {
+  // The text that an editor was opened with; null when it was opened by typing. Left as it was, it is no edit.
+  const opened = useRef<string | null>(null);
+  const back = useRef<Cell | null>(null);
+  useLayoutEffect(() => {
+    if (typing !== null || !back.current) return;
+    go(back.current);
+    back.current = null;
+  });
+  const edit = (cell: Cell) => {
+    const value = props.rows[cell.row]?.[cell.column];
+    opened.current = value === null || value === undefined ? '' : boxed(value);
+    setTyping(opened.current);
+  };
+  // `then`: the cell that has the focus afterwards; none when the pointer has gone elsewhere.
+  const commit = (text: string, cell: Cell, then: Cell | null = null) => {
+    back.current = then;
     setTyping(null);
-    if (text.trim() === '') return;
-    const value = Number(text.trim().replace('−', '-'));
-    if (!Number.isFinite(value)) { say(t('not.a.number') + ' ' + text, 'error'); return; }
+    if (text.trim() === '' || text === opened.current) return;
+    const value = readNumber(text);
+    if (!Number.isFinite(value)) { say(t('not.a.number', text), 'error', 'number'); return; }
+    hush('number');
     props.onEdit?.(cell, value);
   };
+  const leave = (cell: Cell) => { back.current = cell; setTyping(null); };
   const keys = (event: KeyboardEvent) => {
     if (typing !== null) return;
     if (props.onKey?.(event, at)) { event.preventDefault(); event.stopPropagation(); return; }
@@ -76,10 +93,11 @@ export function Grid(props: GridProps) {
     } else if (props.onEdit && (event.key === 'Enter' || event.key === 'F2')) {
       event.preventDefault();
       event.stopPropagation();
-      setTyping(String(Number((props.rows[at.row][at.column] ?? 0).toPrecision(7))));
-    } else if (props.onEdit && /^[0-9.\-]$/.test(event.key) && !event.ctrlKey && !event.metaKey) {
+      edit(at);
+    } else if (props.onEdit && /^[0-9０-９.．\-−－]$/.test(event.key) && !event.ctrlKey && !event.metaKey) {
       event.preventDefault();
       event.stopPropagation();
+      opened.current = null;
       setTyping(event.key);
     }
   };
@@ -87,11 +105,11 @@ export function Grid(props: GridProps) {
     if (!props.onPaste || typing !== null) return;
     const { rows: pasted, problem } = parseTable(event.clipboardData?.getData('text/plain') ?? '');
     event.preventDefault();
-    if (problem) say(t('paste.bad', problem.row, problem.column, problem.cell), 'error');
-    else if (pasted.length) props.onPaste(pasted);
+    if (problem) say(t('paste.bad', problem.row, problem.column, problem.cell), 'error', 'number');
+    else if (pasted.length) { hush('number'); props.onPaste(pasted); }
   };
   const size = props.size ?? largest(props.rows);
-  const inner = { ...props, at, typing, setTyping, commit, go, size };
+  const inner = { ...props, at, typing, edit, commit, leave, go, size };
   return <figure class={`matrix ${props.dim ? 'dim' : ''}`} ref={host} data-matrix={props.id} onKeyDown={keys} onPaste={paste} onPointerLeave={() => props.onHover?.(null)}>
     <figcaption><span class="matrix-title">{props.title}</span><span class="matrix-shape">{props.by && <>{props.by} · </>}{shape(props.rows)}</span>{props.menu}</figcaption>
     {rows * columns <= tableCells ? <Table {...inner} /> : <Heat {...inner} />}
@@ -99,19 +117,27 @@ export function Grid(props: GridProps) {
   </figure>;
 }
 
-type Inner = GridProps & { at: Cell; typing: string | null; setTyping: (text: string | null) => void; commit: (text: string, cell: Cell) => void; go: (cell: Cell, focus?: boolean) => void; size: number };
+type Inner = GridProps & { at: Cell; typing: string | null; edit: (cell: Cell) => void; commit: (text: string, cell: Cell, then?: Cell | null) => void; leave: (cell: Cell) => void; go: (cell: Cell, focus?: boolean) => void; size: number };
 
-function Editor({ text, onDone, onStop, label }: { text: string; onDone: (text: string) => void; onStop: () => void; label: string }) {
+// `onDone`: by how many cells the focus moves on, null when it has gone elsewhere.
+function Editor({ text, onDone, onStop, label }: { text: string; onDone: (text: string, by: number | null) => void; onStop: () => void; label: string }) {
   const field = useRef<HTMLInputElement>(null);
   const stopped = useRef(false);
   useLayoutEffect(() => { field.current!.focus(); if (text.length > 1) field.current!.select(); }, []);
   return <input class="cell-input" ref={field} defaultValue={text} inputMode="decimal" aria-label={label}
-    onBlur={(event) => { if (!stopped.current) onDone(event.currentTarget.value); }}
+    onBlur={(event) => { if (!stopped.current) onDone(event.currentTarget.value, null); }}
     onKeyDown={(event) => {
       event.stopPropagation();
-      if (event.key === 'Enter' || event.key === 'Tab') { stopped.current = true; onDone(event.currentTarget.value); if (event.key === 'Enter') event.preventDefault(); }
+      if (event.isComposing) return;
+      if (event.key === 'Enter' || event.key === 'Tab') { event.preventDefault(); stopped.current = true; onDone(event.currentTarget.value, event.key === 'Enter' ? 0 : event.shiftKey ? -1 : 1); }
       if (event.key === 'Escape') { stopped.current = true; onStop(); }
     }} />;
+}
+
+// The cell `by` places on in reading order.
+function next(rows: unknown[][], row: number, column: number, by: number): Cell {
+  const columns = rows[0].length, at = Math.max(0, Math.min(rows.length * columns - 1, row * columns + column + by));
+  return { row: Math.floor(at / columns), column: at % columns };
 }
 
 function Table(p: Inner) {
@@ -131,8 +157,8 @@ function Table(p: Inner) {
           aria-label={`${p.rowLabels?.[r] ?? t('row.n', r + 1)}, ${p.columnLabels?.[c] ?? c + 1}: ${value === null ? `${text} ${t('masked')}` : text}${edited ? ', ' + t('edited') : ''}`}
           aria-selected={here && !!p.cursor}
           onPointerEnter={(event) => { fullOnHover(value)(event); p.onHover?.({ row: r, column: c }); }} onFocus={() => p.onHover?.({ row: r, column: c })}
-          onClick={() => p.go({ row: r, column: c })} onDblClick={() => { if (p.onEdit) p.setTyping(String(Number((value ?? 0).toPrecision(7)))); }}>
-          {here && p.typing !== null ? <Editor text={p.typing} label={p.name} onDone={(text) => p.commit(text, { row: r, column: c })} onStop={() => p.setTyping(null)} /> : text}
+          onClick={() => p.go({ row: r, column: c })} onDblClick={() => { if (p.onEdit) p.edit({ row: r, column: c }); }}>
+          {here && p.typing !== null ? <Editor text={p.typing} label={p.name} onDone={(text, by) => p.commit(text, { row: r, column: c }, by === null ? null : next(p.rows, r, c, by))} onStop={() => p.leave({ row: r, column: c })} /> : text}
         </td>;
       })}
     </tr>)}</tbody>
@@ -210,11 +236,11 @@ function Heat(p: Inner) {
     <div role="grid" aria-label={p.name} aria-rowcount={rows} aria-colcount={columns} tabIndex={0} aria-activedescendant={`${p.id}-cell`} class="heat-grid">
       <canvas ref={canvas} style={{ width: `${columns * cell}px`, height: `${rows * cell}px` }} aria-hidden="true"
         onPointerMove={(event) => { const found = find(event); setPeek(found); p.onHover?.(found); }} onPointerLeave={() => setPeek(null)}
-        onClick={(event) => { p.go(find(event), false); }} onDblClick={(event) => { if (p.onEdit) { p.go(find(event), false); p.setTyping(String(Number((p.rows[find(event).row][find(event).column] ?? 0).toPrecision(7)))); } }} />
+        onClick={(event) => { p.go(find(event), false); }} onDblClick={(event) => { if (p.onEdit) { p.go(find(event), false); p.edit(find(event)); } }} />
       <div role="row" class="sr" aria-rowindex={p.at.row + 1}><div role="gridcell" id={`${p.id}-cell`} aria-colindex={p.at.column + 1} aria-selected={true}>{spoken}</div></div>
     </div>
     <p class="heat-value" title={exact(value)}><span class={`hue-${p.rowHue ?? 'q'}`}>{p.rowLabels?.[shown.row] ?? shown.row + 1}</span> · <span class={`hue-${p.columnHue ?? 'k'}`}>{p.columnLabels?.[shown.column] ?? shown.column + 1}</span> {p.typing !== null
-      ? <Editor text={p.typing} label={p.name} onDone={(text) => p.commit(text, p.at)} onStop={() => p.setTyping(null)} />
+      ? <Editor text={p.typing} label={p.name} onDone={(text, by) => p.commit(text, p.at, by === null ? null : next(p.rows, p.at.row, p.at.column, by))} onStop={() => p.leave(p.at)} />
       : <b>{show(value)}</b>}</p>
   </div>;
 }

@@ -9,6 +9,7 @@ export interface Route {
   path: string[];       // what follows the room: the lesson's name
   state: unknown;       // null: none given
   stale: string | null; // version of a link that we cannot read
+  lost?: 'damaged' | 'unknown'; // a link that was cut off; an address where nothing is
 }
 
 const rooms: Record<string, RoomName> = { learn: 'learn', workbench: 'bench', model: 'model' };
@@ -42,17 +43,17 @@ async function unsqueeze(text: string): Promise<string> {
 export async function readHash(hash: string): Promise<Route> {
   const match = /^#\/([a-z]+)((?:\/[a-z0-9-]+)*)(?:\?(.*))?$/.exec(hash);
   const room = match ? rooms[match[1]] : undefined;
-  if (!match || !room) return { room: 'learn', path: [], state: null, stale: null };
+  if (!match || !room) return { room: 'learn', path: [], state: null, stale: null, ...(/^#?\/?$/.test(hash) ? {} : { lost: 'unknown' as const }) };
   const path = match[2].split('/').filter(Boolean);
   const query = new URLSearchParams(match[3] ?? '');
   const packed = query.get('s');
   if (!packed) return { room, path, state: null, stale: null };
-  const version = query.get('v') ?? '?';
-  if (version !== String(linkVersion)) return { room, path, state: null, stale: version };
+  const version = query.get('v');
+  if (version !== null && version !== String(linkVersion)) return { room, path, state: null, stale: version };
   try {
     return { room, path, state: JSON.parse(await unsqueeze(packed)), stale: null };
   } catch {
-    return { room, path, state: null, stale: '?' };
+    return { room, path, state: null, stale: null, lost: 'damaged' };
   }
 }
 

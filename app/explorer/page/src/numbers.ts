@@ -10,6 +10,20 @@ export function show(value: number | null | undefined, digits = 3): string {
   return (Number.isInteger(value) ? String(value) : text).replace('-', '−');
 }
 
+// What people type for a number: full-width digits (a Chinese input method types them), a typographic minus, a fraction, a decimal
+// comma, digits in groups of three. NaN where it is none.
+export function readNumber(text: string): number {
+  const plain = text.normalize('NFKC').trim().replace(/[−–—]/g, '-').replace(/。/g, '.').replace(/[，、]/g, ',');
+  const fraction = /^([^/]+)\/([^/]+)$/.exec(plain);
+  if (fraction) return readNumber(fraction[1]) / readNumber(fraction[2]);
+  const grouped = /^[+-]?[1-9]\d{0,2}([, ]\d{3})+(\.\d*)?$/.test(plain) ? plain.replace(/[, ]/g, '') : plain;
+  const value = grouped.replace(/^([+-]?\d*),(\d+)$/, '$1.$2');
+  return /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(value) ? Number(value) : NaN;
+}
+
+// A number as it stands in a box to be typed over: seven digits, which is what float32 holds.
+export const boxed = (value: number) => String(Number(value.toPrecision(7))).replace(/-/g, '−');
+
 // As float32 stores it: the shortest decimal that reads back to the same bits, and the bits.
 const words = new DataView(new ArrayBuffer(4));
 export function exact(value: number | null): string {
@@ -37,7 +51,7 @@ export function bytes(count: number): string {
 }
 
 export function count(value: number): string {
-  return String(value).replace(/\B(?=(\d{3})+(?!\d))/g, ' ');
+  return String(value).replace(/\B(?=(\d{3})+(?!\d))/g, ',');
 }
 
 export const shape = (m: unknown[][] | null | undefined) => m ? `${m.length} × ${m[0]?.length ?? 0}` : '';
@@ -52,9 +66,9 @@ export function parseTable(text: string): { rows: number[][]; problem: { row: nu
     const cells = line.trim().replace(/[,;，；]\s*$/, '').split(separator);
     const row: number[] = [];
     for (const cell of cells) {
-      const trimmed = cell.trim().replace('−', '-');
-      const value = Number(trimmed);
-      if (trimmed === '' || !Number.isFinite(value)) return { rows, problem: { row: rows.length + 1, column: row.length + 1, cell: trimmed } };
+      const trimmed = cell.trim();
+      const value = readNumber(trimmed);
+      if (!Number.isFinite(value)) return { rows, problem: { row: rows.length + 1, column: row.length + 1, cell: trimmed } };
       row.push(value);
     }
     rows.push(row);

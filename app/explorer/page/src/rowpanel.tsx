@@ -116,7 +116,7 @@ export function RowPanel(p: RowPanelProps) {
     {p.hint && <p class="hint"><Icon name="eye" />{p.hint}</p>}
     <div class="row-body">
       <div class="row-stages" aria-hidden="true"><span>{t('key')}</span><span style={{ height: `${height}px` }}>{t('score')}</span><span class="stage-weight">{t('weight')}</span>{p.values.length > 0 && <span>{t('value')}</span>}</div>
-      <div class="row-scroll" onPointerLeave={() => p.onPeek?.(null)}><div class="row-columns">
+      <div class="row-scroll" onPointerLeave={() => p.onPeek?.(null)}><div class={`row-columns ${p.keys.length <= 8 ? 'few' : ''}`}>
         {p.keys.map((label, key) => {
           const score = p.scores[key], state = p.states[key], weight = p.weights[key];
           const top = score === null ? 0 : Math.min(zero, y(score));

@@ -35,12 +35,20 @@ if (typeof document !== 'undefined') {
 }
 
 export const helpOpen = signal(false);
-export const toast = signal<{ text: string; tone: 'info' | 'error'; at: number } | null>(null);
-export function say(text: string, tone: 'info' | 'error' = 'info'): void {
-  const at = Date.now();
-  toast.value = { text, tone, at };
+// What a message is about: it goes when its cause is gone (`hush`), and none outlives the screen it was said on.
+export type Topic = 'number' | 'engine' | 'other';
+export const toast = signal<{ text: string; tone: 'info' | 'error'; at: number; topic: Topic } | null>(null);
+let said = 0;
+export function say(text: string, tone: 'info' | 'error' = 'info', topic: Topic = 'other'): void {
+  const at = ++said;
+  toast.value = { text, tone, at, topic };
   setTimeout(() => { if (toast.value?.at === at) toast.value = null; }, tone === 'error' ? 9000 : 4000);
 }
+export function hush(topic?: Topic): void {
+  if (toast.value && (topic === undefined || toast.value.topic === topic)) toast.value = null;
+}
+// An engine's refusal, and the end of it at its next answer.
+export const complain = (error: unknown): void => say(explain(error), 'error', 'engine');
 
 // One sentence for any failure; the engine's own words where it has some.
 export function explain(error: unknown): string {

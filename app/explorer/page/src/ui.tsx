@@ -2,6 +2,7 @@
 import katex from 'katex';
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { boxed, readNumber } from './numbers';
 import { t } from './words';
 
 export function Tex({ tex, block = false }: { tex: string; block?: boolean }) {
@@ -72,7 +73,7 @@ export function Stepper(props: { label: string; value: number; min: number; max:
     <span class="stepper-box">
       <button type="button" tabIndex={-1} aria-label={t('less', props.label)} disabled={props.value <= props.min} onClick={() => set(props.value - 1)}>−</button>
       <input id={props.id} type="text" inputMode="numeric" value={typed ?? String(props.value)} aria-label={props.label}
-        onInput={(event) => setTyped(event.currentTarget.value)} onChange={(event) => set(Number(event.currentTarget.value))}
+        onInput={(event) => setTyped(event.currentTarget.value)} onChange={(event) => set(readNumber(event.currentTarget.value))}
         onKeyDown={(event) => { if (event.key === 'ArrowUp') { event.preventDefault(); set(props.value + 1); } else if (event.key === 'ArrowDown') { event.preventDefault(); set(props.value - 1); } }} />
       <button type="button" tabIndex={-1} aria-label={t('more', props.label)} disabled={props.value >= props.max} onClick={() => set(props.value + 1)}>+</button>
     </span>
@@ -135,15 +136,16 @@ export function Dialog({ title, open, onClose, children, wide = false }: { title
 }
 
 // A number that is typed: keeps what was typed until it is a number, says when it is none.
-export function NumberField(props: { label: string; value: number | null; onChange: (value: number) => void; empty?: string; onEmpty?: () => void; hideLabel?: boolean; step?: number; id?: string }) {
-  const [bad, setBad] = useState(false);
+// `onBad`: what stands there now is (or no longer is) no number.
+export function NumberField(props: { label: string; value: number | null; onChange: (value: number) => void; empty?: string; onEmpty?: () => void; onBad?: (bad: boolean) => void; hideLabel?: boolean; step?: number; id?: string }) {
+  const [bad, markBad] = useState(false);
+  const setBad = (now: boolean) => { markBad(now); props.onBad?.(now); };
   const [typed, setTyped] = useState<string | null>(null);
-  const text = props.value === null ? '' : String(Number(props.value.toPrecision(7)));
+  const text = props.value === null ? '' : boxed(props.value);
   const commit = (raw: string) => {
-    const trimmed = raw.trim().replace('−', '-');
-    if (trimmed === '' && props.onEmpty) { setBad(false); setTyped(null); props.onEmpty(); return; }
-    const value = Number(trimmed);
-    if (trimmed === '' || !Number.isFinite(value)) { setBad(true); return; }
+    if (raw.trim() === '' && props.onEmpty) { setBad(false); setTyped(null); props.onEmpty(); return; }
+    const value = readNumber(raw);
+    if (!Number.isFinite(value)) { setBad(true); return; }
     setBad(false);
     setTyped(null);
     if (value !== props.value) props.onChange(value);
@@ -157,9 +159,10 @@ export function NumberField(props: { label: string; value: number | null; onChan
           event.preventDefault();
           event.stopPropagation();
           setTyped(null);
+          setBad(false);
           props.onChange(Number(((props.value ?? 0) + (event.key === 'ArrowUp' ? step : -step)).toFixed(6)));
-        } else if (event.key === 'Enter') commit(event.currentTarget.value);
+        } else if (event.key === 'Enter' && !event.isComposing && typed !== null) commit(event.currentTarget.value);
       }} />
-    {bad && <span class="bad" role="alert">{t('not.a.number')}</span>}
+    {bad && <span class="bad" role="alert">{t('not.a.number', typed ?? '')}</span>}
   </label>;
 }

@@ -7,16 +7,17 @@ import { Grid, type Cell, type GridProps } from '../grid';
 import { RowPanel, type KeyState } from '../rowpanel';
 import { previewRow, standsIn, type StandIn } from '../softmax';
 import { parseTable, show, toCsv } from '../numbers';
-import { copy, download, explain, pngOf, say } from '../shared';
+import { complain, copy, download, hush, pngOf, say } from '../shared';
 import { Button, Dialog, Icon, Menu, NumberField, Segmented, Select, Stepper, Tex } from '../ui';
 import { t, type Key } from '../words';
 import { route, writeState } from '../link';
 import { allCsv, cppLines, numpyLines, pythonLines, svgOf } from './export';
-import { feeds, formulaOf, type MatrixId, type Place } from './formula';
+import { feeds, formulaOf, matrixName, type MatrixId, type Place } from './formula';
+import { MaskGrid } from '../maskgrid';
 import { examples } from './examples';
 import { randomise, reshape, shapeOf, type Shape } from './shapes';
 import {
-  askAgain, baseResult, bench, change, choose, draft, editOf, emptyMask, failure, future, keyNames, linkState, load, nameOf, parseBench, past, queryNames, redo,
+  askAgain, baseResult, bench, change, choose, draft, editOf, emptyMask, failure, future, keyNames, linkState, load, nameOf, mostSeed, past, queryNames, readBench, redo,
   requestOf, result, roomForLock, rowEdits, settled, undo, withEdit, withoutEdit, type Bench, type MaskKind,
 } from './state';
 
@@ -70,7 +71,7 @@ export function BenchScreen() {
 
   useEffect(() => {
     const given = route.value.state;
-    const parsed = given === null ? null : parseBench(given);
+    const read = given === null ? null : readBench(given), parsed = read && !('part' in read) ? read : null;
     if (given !== null && !parsed) say(t('bench.link.bad'), 'error');
     load(parsed ?? bench.value);
   }, [route.value]);
@@ -112,16 +113,16 @@ export function BenchScreen() {
     setCell(id)(cell, Number(((b[id] as number[][])[cell.row][cell.column] + step).toFixed(4)));
     return true;
   };
-  const menuOf = (id: InputId) => <Menu label={t('bench.matrix.menu', id.toUpperCase())} icon="more" items={[
+  const menuOf = (id: InputId) => <Menu label={t('bench.matrix.menu', matrixName(id))} icon="more" items={[
     { label: t('bench.paste'), onClick: () => setDialog({ kind: 'paste', matrix: id }) },
     { label: t('bench.csv.copy'), onClick: () => void copy(toCsv(b[id] as number[][])) },
-    { label: t('bench.csv.save'), onClick: () => download(`${id}.csv`, toCsv(b[id] as number[][]), 'text/csv') },
+    { label: t('bench.csv.save'), onClick: () => download(`${matrixName(id)}.csv`, toCsv(b[id] as number[][]), 'text/csv') },
     null,
     { label: t('bench.identity'), onClick: () => setMatrix(id, (b[id] as number[][]).map((row, i) => row.map((_, c) => i === c ? 1 : 0))) },
     { label: t('bench.zero'), onClick: () => setMatrix(id, (b[id] as number[][]).map((row) => row.map(() => 0))) },
     ...(id === 'wo' ? [{ label: t('bench.without'), onClick: () => change({ wo: null }) }] : []),
   ]} />;
-  const input = (id: InputId, title: string, tone: GridProps['tone'], rowLabels?: string[], rowHue?: 'q' | 'k' | 'x') => <Grid id={id} title={<Tex tex={title} />} name={t('bench.name', id.toUpperCase())} rows={b[id] as number[][]} tone={tone} typed
+  const input = (id: InputId, title: string, tone: GridProps['tone'], rowLabels?: string[], rowHue?: 'q' | 'k' | 'x') => <Grid id={id} title={<Tex tex={title} />} name={t('bench.name', matrixName(id))} rows={b[id] as number[][]} tone={tone} typed
     rowLabels={rowLabels} rowHue={rowHue} onEdit={setCell(id)} onPaste={(rows) => setMatrix(id, rows)} onKey={nudgeCell(id)} onHover={peek(id)} lit={lit(id)} menu={menuOf(id)} />;
   const output = (id: MatrixId, title: string, rows: (number | null)[][], tone: GridProps['tone'], rowLabels: string[], rowHue: 'q' | 'k', more: Partial<GridProps> = {}) => <Grid id={id} title={/^[a-z\u4e00-\u9fff]/.test(title) && !title.includes('^') ? title : <Tex tex={title} />} name={t(`matrix.${id}` as Key)} rows={rows} tone={tone}
     rowLabels={rowLabels} rowHue={rowHue} onHover={peek(id)} lit={lit(id)} {...more} />;
@@ -137,6 +138,7 @@ export function BenchScreen() {
   };
   const isEdited = (row: number, column: number) => !!editOf(b.edits, chosenHead, row, column);
   const maskCell = (cell: Cell) => {
+    choose({ query: cell.row, key: cell.column });
     const now = head!.masked;
     const allowed = b.mask.kind === 'dense' ? b.mask.allowed : now.map((row) => row.map((value) => value === null ? 0 : 1));
     change({ mask: { ...b.mask, kind: 'dense', allowed: allowed.map((row, i) => i === cell.row ? row.map((old, c) => c === cell.column ? 1 - old : old) : row) } });
@@ -166,6 +168,7 @@ export function BenchScreen() {
         {r && head ? <>
           <Step n={2} title={t('bench.scores')} tex="S = \tfrac{1}{\sqrt{d}}\,QK^{\top} \to \text{mask} \to \operatorname{softmax}" side={b.heads > 1 ? <Segmented label={t('head')} value={String(chosenHead)} options={Array.from({ length: b.heads }, (_, h) => ({ value: String(h), label: `${h + 1}` }))} onChange={(value) => choose({ head: Number(value) })} /> : null}>
             <div class="flow">
+              {b.mask.kind === 'dense' && <><MaskGrid allowed={b.mask.allowed} queries={queries} keys={keys} small onFlip={(row, column) => maskCell({ row, column })} /><Arrow /></>}
               {output('products', 'QK^{\\top}', head.products, 's', queries, 'q', { columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt })}
               <Arrow />
               {output('scaled', t('bench.scaled'), head.scaled, 's', queries, 'q', { by: `× ${show(r.scale, 4)}`, columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt })}
@@ -190,8 +193,9 @@ export function BenchScreen() {
         </> : !failure.value && <div class="skeleton" role="status">{t('engine.asking')}…</div>}
       </div>
     </div>
+    <p class="cells-legend faint"><i class="box typed" />{t('legend.typed')}<i class="box" />{t('legend.computed')}<i class="box negative" />{t('legend.negative')}<i class="box masked" />{t('masked')}</p>
     <div class="formula-line" role="status" aria-live="polite">{formula || <span class="faint">{t('bench.point')}</span>}</div>
-    <Dialog title={dialog?.kind === 'paste' ? t('bench.paste.title', dialog.matrix.toUpperCase()) : t('bench.code')} open={!!dialog} onClose={() => setDialog(null)} wide>
+    <Dialog title={dialog?.kind === 'paste' ? t('bench.paste.title', matrixName(dialog.matrix)) : t('bench.code')} open={!!dialog} onClose={() => setDialog(null)} wide>
       {dialog?.kind === 'paste' && <PasteBox matrix={dialog.matrix} onDone={(rows) => { setDialog(null); setMatrix(dialog.matrix, rows); }} />}
       {dialog?.kind === 'code' && r && <CodeBox tab={dialog.tab} onTab={(tab) => setDialog({ kind: 'code', tab })} />}
     </Dialog>
@@ -241,9 +245,18 @@ function Step({ n, title, tex, children, side, class: name = '' }: { n: number; 
 
 function Toolbar({ onCode }: { onCode: () => void }) {
   const b = bench.value, r = result.value;
-  const [seed, setSeed] = useState(1);
+  // The box shows the seed of the numbers that stand there, or what is typed for the next ones.
+  const [typedSeed, setTypedSeed] = useState<number | null>(null);
+  const [badSeed, setBadSeed] = useState(false);
+  const [settings, setSettings] = useState(false); // on a phone they stand behind a button
+  const seed = typedSeed ?? b.seed ?? 1;
+  const draw = () => {
+    const next = typedSeed ?? (b.seed === null ? 1 : b.seed + 1);
+    setTypedSeed(null);
+    randomise(bench.value, next).then((drawn) => change(drawn)).catch(complain);
+  };
   const s = shapeOf(b);
-  const toShape = (next: Partial<Shape>) => { reshape(bench.value, { ...s, ...next }).then((changed) => change(changed)).catch((error) => say(explain(error), 'error')); };
+  const toShape = (next: Partial<Shape>) => { reshape(bench.value, { ...s, ...next }).then((changed) => change(changed)).catch((error) => complain(error)); };
   const source = (value: Bench['source']) => {
     if (value === b.source) return;
     const chosen = { ...b.chosen, key: 0, query: Math.min(b.chosen.query, b.x.length - 1) };
@@ -263,18 +276,22 @@ function Toolbar({ onCode }: { onCode: () => void }) {
       const file = picker.files?.[0];
       if (!file) return;
       if (file.size > 8_000_000) { say(t('bench.file.large'), 'error'); return; }
-      try {
-        const data = JSON.parse(await file.text());
-        const parsed = data?.attend === 'workbench' ? parseBench(data.state) : null;
-        if (!parsed) throw new Error();
-        change(parsed);
-      } catch { say(t('bench.file.bad', file.name), 'error'); }
+      let data;
+      try { data = JSON.parse(await file.text()); } catch { say(t('bench.file.bad', file.name), 'error'); return; }
+      if (data?.attend !== 'workbench') { say(t('bench.file.bad', file.name), 'error'); return; }
+      if (data.version !== 1) { say(t('bench.file.version', file.name, String(data.version ?? '?').slice(0, 20)), 'error'); return; }
+      const read = readBench(data.state, true);
+      if (!('part' in read)) { hush(); change(read); return; }
+      say(read.found !== undefined ? t('bench.file.cell', file.name, matrixName(read.part), read.row!, read.column!, read.found)
+        : read.column !== undefined ? t('bench.file.row', file.name, matrixName(read.part), read.row!, read.column) : t('bench.file.part', file.name, matrixName(read.part)), 'error');
     };
     picker.click();
   };
   return <div class="toolbar" role="toolbar" aria-label={t('bench.toolbar')}>
-    <Select id="example" label={t('bench.example')} hideLabel value="" options={[{ value: '', label: t('bench.example') }, ...examples.map((e) => ({ value: e.id, label: t(e.title) }))]} onChange={(id) => { const found = examples.find((e) => e.id === id); if (found) void found.make().then((next) => change(next)).catch((error) => say(explain(error), 'error')); }} />
+    <Select id="example" label={t('bench.example')} hideLabel value="" options={[{ value: '', label: t('bench.example') }, ...examples.map((e) => ({ value: e.id, label: t(e.title) }))]} onChange={(id) => { const found = examples.find((e) => e.id === id); if (found) void found.make().then((next) => change(next)).catch((error) => complain(error)); }} />
     <Segmented label={t('bench.source')} value={b.source} onChange={source} options={[{ value: 'self', label: t('bench.self') }, { value: 'cross', label: t('bench.cross') }, { value: 'direct', label: 'Q K V', title: t('bench.direct') }]} />
+    <span class="settings-toggle"><Button icon="down" text small label={t('bench.settings')} pressed={settings} onClick={() => setSettings(!settings)} /></span>
+    <div class={`settings ${settings ? 'open' : ''}`}>
     <Stepper id="tokens" label={t('bench.tokens')} value={s.tokens} min={1} max={128} onChange={(tokens) => toShape({ tokens })} />
     {b.source !== 'self' && <Stepper label={t('bench.memory')} value={s.memory} min={1} max={256} onChange={(memory) => toShape({ memory })} />}
     {b.source !== 'direct' && <Stepper label={t('bench.width')} value={s.width} min={1} max={64} onChange={(width) => toShape({ width })} />}
@@ -285,7 +302,8 @@ function Toolbar({ onCode }: { onCode: () => void }) {
     {b.mask.kind === 'prefix' && <Stepper label={t('mask.length')} value={b.mask.length} min={0} max={256} onChange={(length) => change({ mask: { ...b.mask, length } })} />}
     <NumberField id="scale" label={t('bench.scale')} value={b.scale} empty={r ? `1/√d = ${show(r.scale, 4)}` : '1/√d'} onChange={(scale) => change({ scale }, 'scale')} onEmpty={() => change({ scale: null })} />
     <label class="check"><input type="checkbox" checked={b.rotary} onChange={(event) => change({ rotary: event.currentTarget.checked })} />RoPE</label>
-    <span class="seed"><NumberField label={t('bench.seed')} value={seed} step={1} onChange={(value) => setSeed(Math.max(0, Math.round(value)))} /><Button icon="dice" label={t('bench.random')} onClick={() => { randomise(bench.value, seed).then((next) => change(next)).catch((error) => say(explain(error), 'error')); setSeed(seed + 1); }} /></span>
+    <span class="seed"><NumberField label={t('bench.seed')} value={seed} step={1} onBad={setBadSeed} onChange={(value) => setTypedSeed(Math.min(mostSeed, Math.max(0, Math.round(value))))} /><Button icon="dice" label={t('bench.random')} disabled={badSeed} onClick={draw} /></span>
+    </div>
     <span class="spring" />
     <Button icon="undo" id="undo" label={t('undo')} keys="z" disabled={!past.value.length} onClick={undo} />
     <Button icon="redo" id="redo" label={t('redo')} keys="Shift+z" disabled={!future.value.length} onClick={redo} />
@@ -296,7 +314,7 @@ function Toolbar({ onCode }: { onCode: () => void }) {
       { label: 'JSON', note: t('bench.json.note'), onClick: () => download('attend-workbench.json', JSON.stringify({ attend: 'workbench', version: 1, state: bench.value, request: requestOf(bench.value), result: result.value }, null, 1), 'application/json') },
       { label: 'CSV', note: t('bench.csv.note'), disabled: !r, onClick: () => download('attend-workbench.csv', allCsv(bench.value, result.value!), 'text/csv') },
       { label: 'SVG', note: t('bench.svg.note'), disabled: !r, onClick: () => download('attend-workbench.svg', svgOf(bench.value, result.value!), 'image/svg+xml') },
-      { label: 'PNG', note: t('bench.png.note'), disabled: !r, onClick: () => void pngOf(svgOf(bench.value, result.value!)).then((blob) => download('attend-workbench.png', blob)).catch((error) => say(explain(error), 'error')) },
+      { label: 'PNG', note: t('bench.png.note'), disabled: !r, onClick: () => void pngOf(svgOf(bench.value, result.value!)).then((blob) => download('attend-workbench.png', blob)).catch((error) => complain(error)) },
       null,
       { label: t('bench.open'), onClick: openFile },
     ]} />
@@ -308,7 +326,7 @@ function PasteBox({ matrix, onDone }: { matrix: InputId; onDone: (rows: number[]
   const { rows, problem } = parseTable(text);
   return <form onSubmit={(event) => { event.preventDefault(); if (!problem && rows.length) onDone(rows); }}>
     <p>{t('bench.paste.note')}</p>
-    <textarea rows={10} value={text} spellcheck={false} aria-label={t('bench.paste.title', matrix.toUpperCase())} onInput={(event) => setText(event.currentTarget.value)} />
+    <textarea rows={10} value={text} spellcheck={false} aria-label={t('bench.paste.title', matrixName(matrix))} onInput={(event) => setText(event.currentTarget.value)} />
     <p class={problem ? 'bad' : 'faint'} role="status">{problem ? t('paste.bad', problem.row, problem.column, problem.cell) : `${rows.length} × ${rows[0]?.length ?? 0}`}</p>
     <Button primary label={t('apply')} disabled={!!problem || !rows.length} onClick={() => onDone(rows)} />
   </form>;

@@ -54,10 +54,11 @@ export function pythonLines(b: Bench, address: string): string {
 
 const floats = (rows: number[][]) => `{${rows.flat().map((value) => { const single = String(Number(Math.fround(value).toPrecision(9))); return /[.e]/.test(single) ? `${single}f` : `${single}.0f`; }).join(', ')}}`;
 
+const float = (value: number) => floats([[value]]).slice(1, -1);
+
 export function cppLines(b: Bench, r: AttentionResult): string {
   const queries = r.q.length, keys = r.k.length, headDim = r.q[0].length / b.heads, valueDim = r.v[0].length / b.heads;
   const mask = { none: '', causal: 'attend::CausalRule{}', window: `attend::WindowRule{${b.mask.before}, 0}`, prefix: 'attend::PrefixRule{prefix}', dense: `attend::DenseRule{allowed.data(), 0, 0, ${keys}, 1}` }[b.mask.kind];
-  const edits = b.edits.filter((e) => e.kind !== 'lock' && e.kind !== 'scale');
   const out = ['#include <cstdint>', '#include <cstdio>', '#include <vector>', '', '#include <attend/attention.h>', '', 'int main() {',
     `  // Queries, keys and values as projected${r.rotated_q ? ' and rotated' : ''}: [rows, heads * head_dim].`,
     `  const std::vector<float> q = ${floats(r.rotated_q ?? r.q)};`, `  const std::vector<float> k = ${floats(r.rotated_k ?? r.k)};`, `  const std::vector<float> v = ${floats(r.v)};`,
@@ -66,9 +67,9 @@ export function cppLines(b: Bench, r: AttentionResult): string {
     '  const attend::AttentionItem item{.queries = queries, .keys = keys};'];
   if (b.mask.kind === 'prefix') out.push(`  const std::vector<std::int64_t> prefix = {${b.mask.length}};`);
   if (b.mask.kind === 'dense') out.push(`  const std::vector<std::uint8_t> allowed = {${b.mask.allowed.flat().join(', ')}};`);
-  if (edits.length) {
+  if (b.edits.length) {
     out.push('  using Kind = attend::ScoreEdit::Kind;', '  const std::vector<attend::ScoreEdit> edits = {');
-    for (const e of edits) out.push(`      {.kind = Kind::${e.kind}, .item = 0, .head = ${e.head}, .query = ${e.query}, .key = ${e.key}, .value = ${Number(Math.fround(e.value ?? 0).toPrecision(9))}},`);
+    for (const e of b.edits) out.push(`      {.kind = Kind::${e.kind}, .item = 0, .head = ${e.head}, .query = ${e.query}, .key = ${e.key}, .value = ${float(e.value ?? 0)}},`);
     out.push('  };');
   }
   out.push('  std::vector<attend::MatrixRequest> matrices;', '  for (std::int64_t h = 0; h < heads; ++h) {', '    matrices.push_back({.head = h, .weights = weights.data() + h * queries * keys});', '  }',
@@ -76,22 +77,49 @@ export function cppLines(b: Bench, r: AttentionResult): string {
     '  call.query = {q.data(), heads * head_dim, head_dim};', '  call.key = {k.data(), heads * head_dim, head_dim};', '  call.value = {v.data(), heads * value_dim, value_dim};',
     '  call.items = {&item, 1};');
   if (mask) out.push(`  call.mask = {${mask}};`);
-  if (b.scale !== null) out.push(`  call.rules.scale = ${floats([[b.scale]]).slice(1, -1)};`);
-  if (edits.length) out.push('  call.edits = edits;');
+  if (b.scale !== null) out.push(`  call.rules.scale = ${float(b.scale)};`);
+  if (b.edits.length) out.push('  call.edits = edits;');
+  // Locks share what the others leave, for which the log of each row's sum is kept.
+  if (b.edits.some((e) => e.kind === 'lock')) out.push('  std::vector<float> log_sum_exp(queries * heads);', '  call.log_sum_exp = log_sum_exp.data();');
   out.push('  call.output = {output.data(), heads * value_dim, value_dim};', '  call.matrices = matrices;', '  attend::attention_forward(call);', '',
-    '  for (std::size_t i = 0; i < weights.size(); ++i) std::printf("%.6f%c", weights[i], (i + 1) % keys ? \' \' : \'\\n\');',
-    '  for (std::size_t i = 0; i < output.size(); ++i) std::printf("%.6f%c", output[i], (i + 1) % (heads * value_dim) ? \' \' : \'\\n\');', '}', '');
-  if (edits.length !== b.edits.length) out.unshift('// Locked and multiplied scores are edits of `attend edit`; this call carries set, add and forbid.');
+    '  const auto print = [](const std::vector<float>& numbers, std::int64_t columns) {', '    for (std::size_t i = 0; i < numbers.size(); ++i) std::printf("%.6f%c", numbers[i], (i + 1) % columns ? \' \' : \'\\n\');', '  };',
+    '  print(weights, keys);');
+  if (b.wo) {
+    out.push('  // The heads side by side, times W_O.', `  const std::int64_t width = ${b.wo[0].length};`, `  const std::vector<float> w_o = ${floats(b.wo)};`, '  std::vector<float> projected(queries * width);',
+      '  for (std::int64_t i = 0; i < queries; ++i)', '    for (std::int64_t x = 0; x < heads * value_dim; ++x)', '      for (std::int64_t c = 0; c < width; ++c) projected[i * width + c] += output[i * heads * value_dim + x] * w_o[x * width + c];',
+      '  print(projected, width);');
+  } else out.push('  print(output, heads * value_dim);');
+  out.push('}', '');
   return out.join('\n');
 }
 
+// Every matrix of every head, each with the names of its rows and columns.
 export function allCsv(b: Bench, r: AttentionResult): string {
-  const head = r.heads[Math.min(b.chosen.head, r.heads.length - 1)];
-  const parts: [string, (number | null)[][]][] = b.source === 'direct' ? [] : [['X', b.x], ['W_Q', b.wq], ['W_K', b.wk], ['W_V', b.wv]];
-  if (b.source === 'cross') parts.splice(1, 0, ['memory', b.memory]);
-  parts.push(['Q', r.q], ['K', r.k], ['V', r.v], [`products (head ${b.chosen.head})`, head.products], ['scaled', head.scaled], ['scores', head.scores], ['weights', head.weights], ['output', head.output]);
-  if (r.projected) parts.push(['concatenated', r.concatenated], ['projected', r.projected]);
-  return parts.map(([name, m]) => `# ${name}\n${toCsv(m)}`).join('\n');
+  const queries = queryNames(b, r.q.length), keys = keyNames(b, r.k.length);
+  const numbered = (m: unknown[][]) => m[0].map((_, i) => `${i + 1}`);
+  const parts: { title: string; rows: (number | null)[][]; side: string[]; top: string[] }[] = [];
+  const add = (title: string, rows: (number | null)[][] | null, side?: string[], top?: string[]) => { if (rows) parts.push({ title, rows, side: side ?? rows.map((_, i) => `${i + 1}`), top: top ?? numbered(rows) }); };
+  if (b.source !== 'direct') {
+    add('X', b.x, queries);
+    if (b.source === 'cross') add('M', b.memory, keys);
+    add('W_Q', b.wq);
+    add('W_K', b.wk);
+    add('W_V', b.wv);
+  }
+  add('Q', r.q, queries);
+  add('K', r.k, keys);
+  add('V', r.v, keys);
+  add('rotated Q', r.rotated_q, queries);
+  add('rotated K', r.rotated_k, keys);
+  r.heads.forEach((head, h) => {
+    for (const name of ['products', 'scaled', 'masked', 'scores', 'weights'] as const) add(`${name}, head ${h + 1}`, head[name], queries, keys);
+    add(`output, head ${h + 1}`, head.output, queries);
+  });
+  add('concatenated', r.concatenated, queries);
+  if (b.wo) add('W_O', b.wo);
+  add('output W_O', r.projected, queries);
+  const quoted = (text: string) => /[",\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
+  return parts.map(({ title, rows, side, top }) => `# ${title}\n${['', ...top].map(quoted).join(',')}\n${toCsv(rows).trimEnd().split('\n').map((line, i) => `${quoted(side[i])},${line}`).join('\n')}\n`).join('\n');
 }
 
 // The matrices from left to right, as a figure: real text, colours by meaning, a caption with what it shows.

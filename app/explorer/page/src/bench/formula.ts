@@ -7,9 +7,13 @@ import { editOf, keyNames, queryNames, type Bench } from './state';
 export type MatrixId = 'x' | 'memory' | 'wq' | 'wk' | 'wv' | 'wo' | 'q' | 'k' | 'v' | 'rq' | 'rk' | 'products' | 'scaled' | 'masked' | 'scores' | 'weights' | 'output' | 'concatenated' | 'projected';
 export interface Place { matrix: MatrixId; row: number; column: number }
 
+// As it is written on the page and said by a screen reader.
+export const matrixName = (id: string) => id === 'memory' ? 'M' : id.length === 2 && id[0] === 'w' ? `W_${id[1].toUpperCase()}` : id.toUpperCase();
+
 const most = 6;
+const factor = (text: string) => text.startsWith('−') ? `(${text})` : text;
 function dot(a: number[], b: number[]): string {
-  const terms = a.map((value, i) => `${show(value, 2)}·${show(b[i], 2)}`);
+  const terms = a.map((value, i) => `${show(value, 2)}·${factor(show(b[i], 2))}`);
   return terms.length > most ? `${terms.slice(0, most).join(' + ')} + …` : terms.join(' + ');
 }
 const column = (m: number[][], c: number) => m.map((row) => row[c]);
@@ -77,7 +81,7 @@ export function formulaOf(b: Bench, r: AttentionResult, at: Place): string {
     case 'projected': return `${dot(r.concatenated[row], column(b.wo!, c))} = ${show(r.projected![row][c])}`;
     default: {
       const values = { x: b.x, memory: b.memory, wq: b.wq, wk: b.wk, wv: b.wv, wo: b.wo }[at.matrix as 'x'];
-      return values?.[row]?.[c] === undefined ? '' : `${at.matrix === 'x' ? 'X' : at.matrix === 'memory' ? t('bench.memory') : `W_${at.matrix[1].toUpperCase()}`}[${row + 1}, ${c + 1}] = ${show(values[row][c])}`;
+      return values?.[row]?.[c] === undefined ? '' : `${matrixName(at.matrix)}[${row + 1}, ${c + 1}] = ${show(values[row][c])}`;
     }
   }
 }

@@ -46,6 +46,6 @@ export async function randomise(b: Bench, seed: number): Promise<Partial<Bench>>
   const again = (m: Matrix, i: number, deviation = 1) => m.length ? normal(m.length, m[0].length, seed * 16 + i, deviation, 2) : Promise.resolve(m);
   const spread = 1 / Math.sqrt(b.x[0].length);
   return b.source === 'direct'
-    ? { q: await again(b.q, 1), k: await again(b.k, 2), v: await again(b.v, 3), edits: [] }
-    : { x: await again(b.x, 1), memory: await again(b.memory, 2), wq: await again(b.wq, 3, spread), wk: await again(b.wk, 4, spread), wv: await again(b.wv, 5, spread), wo: b.wo ? await again(b.wo, 6, spread) : null, edits: [] };
+    ? { seed, q: await again(b.q, 1), k: await again(b.k, 2), v: await again(b.v, 3), edits: [] }
+    : { seed, x: await again(b.x, 1), memory: await again(b.memory, 2), wq: await again(b.wq, 3, spread), wk: await again(b.wk, 4, spread), wv: await again(b.wv, 5, spread), wo: b.wo ? await again(b.wo, 6, spread) : null, edits: [] };
 }

@@ -2,7 +2,7 @@
 import { signal } from '@preact/signals';
 import type { AttentionRequest, AttentionResult, MaskRule, Matrix, ScoreEdit } from '../engine';
 import { Lane } from '../engine';
-import { engine, explain } from '../shared';
+import { engine, explain, hush } from '../shared';
 
 export type MaskKind = 'none' | 'causal' | 'window' | 'prefix' | 'dense';
 
@@ -25,6 +25,7 @@ export interface Bench {
   names: string[];
   memoryNames: string[];
   chosen: { head: number; query: number; key: number };
+  seed: number | null; // of the random numbers drawn last; null: none were
 }
 
 export const emptyMask = { kind: 'none' as MaskKind, before: 1, length: 1, allowed: [] as number[][] };
@@ -36,13 +37,15 @@ export const abc: Bench = {
   q: [], k: [], v: [],
   heads: 1, scale: null, mask: emptyMask, rotary: false, edits: [],
   names: ['A', 'B', 'C'], memoryNames: ['M1', 'M2', 'M3'],
-  chosen: { head: 0, query: 2, key: 0 },
+  chosen: { head: 0, query: 2, key: 0 }, seed: null,
 };
 
 const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ';
 export const nameOf = (names: string[], i: number, cross = false) => names[i] ?? (cross ? `M${i + 1}` : i < 26 ? letters[i] : `T${i + 1}`);
-export const queryNames = (b: Bench, rows: number) => Array.from({ length: rows }, (_, i) => nameOf(b.names, i));
-export const keyNames = (b: Bench, rows: number) => Array.from({ length: rows }, (_, i) => b.source === 'self' ? nameOf(b.names, i) : nameOf(b.memoryNames, i, true));
+// More rows than letters are numbered, so that each name is short and its own.
+const manyNames = (names: string[], i: number, rows: number) => names[i] ?? (rows > letters.length ? String(i + 1) : nameOf(names, i));
+export const queryNames = (b: Bench, rows: number) => Array.from({ length: rows }, (_, i) => manyNames(b.names, i, rows));
+export const keyNames = (b: Bench, rows: number) => Array.from({ length: rows }, (_, i) => b.source === 'self' ? manyNames(b.names, i, rows) : nameOf(b.memoryNames, i, true));
 
 export function requestOf(b: Bench): AttentionRequest {
   const mask: MaskRule[] = [];
@@ -77,6 +80,7 @@ async function ask(b: Bench): Promise<void> {
   try {
     const reply = await lane.ask(b);
     if (reply) {
+      hush('engine');
       result.value = reply;
       settled.value = b;
       failure.value = null;
@@ -176,22 +180,45 @@ export function roomForLock(edits: ScoreEdit[], head: number, query: number, key
 
 // ---- Checking what comes from outside: links and files -------------------------------------------------------------
 
-const isMatrix = (m: unknown, empty = false): m is Matrix => Array.isArray(m) && (empty || m.length > 0) && m.length <= 512 && m.every((row) => Array.isArray(row) && row.length === m[0].length && row.length <= 4096 && row.every((value) => typeof value === 'number' && Number.isFinite(value)));
 const isCount = (value: unknown, low: number, high: number) => typeof value === 'number' && Number.isInteger(value) && value >= low && value <= high;
 
-export function parseBench(data: unknown): Bench | null {
-  if (typeof data !== 'object' || data === null) return null;
+// Why a state cannot be read: which part it is, and the cell where that is a matrix (counted from 1).
+export interface Unreadable { part: string; row?: number; column?: number; found?: string }
+
+function faultOf(name: string, m: unknown, empty = false): Unreadable | null {
+  if (!Array.isArray(m) || (!empty && m.length === 0) || m.length > 512) return { part: name };
+  for (let row = 0; row < m.length; ++row) {
+    if (!Array.isArray(m[row]) || m[row].length > 4096) return { part: name, row: row + 1 };
+    if (m[row].length !== m[0].length || m[row].length === 0) return { part: name, row: row + 1, column: m[row].length };
+    const column = m[row].findIndex((value: unknown) => typeof value !== 'number' || !Number.isFinite(value));
+    if (column >= 0) return { part: name, row: row + 1, column: column + 1, found: String(JSON.stringify(m[row][column])).slice(0, 40) };
+  }
+  return null;
+}
+
+// `whole`: a file holds every matrix it needs; a link only what differs from the first example.
+export function readBench(data: unknown, whole = false): Bench | Unreadable {
+  if (typeof data !== 'object' || data === null || Array.isArray(data)) return { part: 'state' };
   const b = { ...abc, ...data as Partial<Bench> };
-  if (!['self', 'cross', 'direct'].includes(b.source)) return null;
-  if (![b.x, b.memory, b.wq, b.wk, b.wv].every((m) => isMatrix(m)) || ![b.q, b.k, b.v].every((m) => isMatrix(m, b.source !== 'direct'))) return null;
-  if (b.wo !== null && !isMatrix(b.wo)) return null;
-  if (!isCount(b.heads, 1, 64) || !(b.scale === null || Number.isFinite(b.scale))) return null;
-  if (!b.mask || !['none', 'causal', 'window', 'prefix', 'dense'].includes(b.mask.kind) || !isMatrix(b.mask.allowed, true)) return null;
-  if (!Array.isArray(b.edits) || b.edits.length > 5000 || !b.edits.every((e) => e && ['set', 'add', 'scale', 'forbid', 'lock'].includes(e.kind) && isCount(e.head, -1, 63) && isCount(e.query, -1, 511) && isCount(e.key, -1, 511) && (e.value === undefined || Number.isFinite(e.value)))) return null;
-  if (![b.names, b.memoryNames].every((names) => Array.isArray(names) && names.every((name) => typeof name === 'string'))) return null;
-  if (!b.chosen || !isCount(b.chosen.head, 0, 63) || !isCount(b.chosen.query, 0, 511) || !isCount(b.chosen.key, 0, 511)) return null;
+  if (!['self', 'cross', 'direct'].includes(b.source)) return { part: 'source' };
+  const used: (keyof Bench)[] = b.source === 'direct' ? ['q', 'k', 'v'] : b.source === 'cross' ? ['x', 'memory', 'wq', 'wk', 'wv'] : ['x', 'wq', 'wk', 'wv'];
+  if (whole) for (const name of used) if (!(name in data)) return { part: name };
+  for (const name of ['x', 'memory', 'wq', 'wk', 'wv'] as const) { const fault = faultOf(name, b[name]); if (fault) return fault; }
+  for (const name of ['q', 'k', 'v'] as const) { const fault = faultOf(name, b[name], b.source !== 'direct'); if (fault) return fault; }
+  if (b.wo !== null) { const fault = faultOf('wo', b.wo); if (fault) return fault; }
+  if (!isCount(b.heads, 1, 64)) return { part: 'heads' };
+  if (!(b.scale === null || (typeof b.scale === 'number' && Number.isFinite(b.scale)))) return { part: 'scale' };
+  if (!b.mask || !['none', 'causal', 'window', 'prefix', 'dense'].includes(b.mask.kind) || faultOf('mask', b.mask.allowed, true)) return { part: 'mask' };
+  if (!Array.isArray(b.edits) || b.edits.length > 5000) return { part: 'edits' };
+  const wrong = b.edits.findIndex((e) => !(e && ['set', 'add', 'scale', 'forbid', 'lock'].includes(e.kind) && isCount(e.head, -1, 63) && isCount(e.query, -1, 511) && isCount(e.key, -1, 511) && (e.value === undefined || Number.isFinite(e.value))));
+  if (wrong >= 0) return { part: `edits[${wrong}]` };
+  if (![b.names, b.memoryNames].every((names) => Array.isArray(names) && names.every((name) => typeof name === 'string'))) return { part: 'names' };
+  if (!b.chosen || !isCount(b.chosen.head, 0, 63) || !isCount(b.chosen.query, 0, 511) || !isCount(b.chosen.key, 0, 511)) return { part: 'chosen' };
+  if (!(b.seed === null || isCount(b.seed, 0, mostSeed))) return { part: 'seed' };
   return b;
 }
+// A seed times 16 is still exact.
+export const mostSeed = 2 ** 48;
 
 // Only what differs from the first example goes into the link.
 export function linkState(b: Bench): Partial<Bench> {

@@ -1,8 +1,8 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Bench } from '../bench/state';
 import { bench, linkState } from '../bench/state';
 import { hashOf, route } from '../link';
-import { explain } from '../shared';
+import { explain, hush, say } from '../shared';
 import { Button, Icon, Rich } from '../ui';
 import { t, type Key } from '../words';
 import { lessons, type Lesson, type Verdict } from './lessons';
@@ -23,6 +23,12 @@ export function LearnScreen() {
   const lesson = lessons.find((l) => l.id === name);
   const finished = (l: Lesson) => l.steps.every((s) => done.has(s.key));
   const open = lesson || name === 'self-test';
+  // On a phone the list is a strip: the lesson one is in stands in its middle.
+  useEffect(() => {
+    const here = document.querySelector<HTMLElement>('.lesson-list [aria-current]'), strip = here?.closest<HTMLElement>('.lesson-list');
+    if (here && strip) strip.scrollLeft = here.offsetLeft - strip.offsetLeft - (strip.clientWidth - here.offsetWidth) / 2;
+  }, [name]);
+  useEffect(() => { if (name && !open) say(t('link.unknown', location.hash.slice(0, 60)), 'error'); }, [name]);
   return <div class={`learn ${open ? 'inside' : ''}`}>
     <aside class="lesson-list"><nav aria-label={t('learn.lessons')}><ol>
       {lessons.map((l, i) => <li><a href={`#/learn/${l.id}`} aria-current={l.id === name ? 'page' : undefined}><span class="lesson-n">{finished(l) ? <><Icon name="check" /><span class="sr">{t('learn.done')}</span></> : i + 1}</span><span>{t(l.title)}</span></a></li>)}
@@ -53,15 +59,19 @@ function LessonView({ lesson, step, done, mark }: { lesson: Lesson; step: number
   useEffect(() => { document.getElementById('main')?.scrollTo?.(0, 0); scrollTo(0, 0); }, [lesson.id, step]);
   const { key, view: View } = lesson.steps[step];
   const index = lessons.indexOf(lesson);
-  const run = async (check: () => Promise<Verdict>) => {
+  const latest = useRef<() => Promise<Verdict>>(async () => '');
+  const run = async () => {
     setBusy(true);
     try {
-      const reply = await check();
-      setVerdict(reply === true ? { right: true, text: t('learn.right') } : { right: false, text: t('learn.wrong') + reply });
+      const reply = await latest.current();
+      hush('engine');
+      setVerdict(reply === true ? { right: true, text: t(`${key}.done` as Key) } : { right: false, text: t('learn.wrong') + reply });
       if (reply === true) mark(key);
     } catch (error) { setVerdict({ right: false, text: explain(error) }); }
     setBusy(false);
   };
+  // What was once passed stays passed; the box says what was tried last.
+  const fine = verdict ? verdict.right : done.has(key);
   const next = step + 1 < lesson.steps.length ? `#/learn/${lesson.id}/${step + 2}` : index + 1 < lessons.length ? `#/learn/${lessons[index + 1].id}` : '#/learn/self-test';
   const back = step > 0 ? `#/learn/${lesson.id}/${step}` : index > 0 ? `#/learn/${lessons[index - 1].id}` : '#/learn';
   const toBench = async (b: Partial<Bench>) => { location.hash = await hashOf('bench', [], linkState({ ...bench.value, ...b })); };
@@ -70,12 +80,17 @@ function LessonView({ lesson, step, done, mark }: { lesson: Lesson; step: number
     <div class="lesson-body">
       <View
         text={(...values) => t(key as Key, ...values).split('\n\n').map((paragraph) => <p><Rich text={paragraph} /></p>)}
-        task={(check, opens) => <section class={`act ${done.has(key) || verdict?.right ? 'finished' : ''}`} aria-label={t('learn.act')}>
-          <h2>{done.has(key) ? <Icon name="check" /> : null}{t('learn.act')}</h2>
+        task={(check, opens, answer) => { latest.current = check; return <form class={`act ${fine ? 'finished' : ''}`} aria-label={t('learn.act')} onSubmit={(event) => {
+          // An answer that Enter has just ended is the page's after the next drawing.
+          event.preventDefault();
+          setTimeout(() => void run());
+        }}>
+          <h2>{fine ? <Icon name="check" /> : null}{t('learn.act')}</h2>
           <p><Rich text={t(`${key}.act` as Key)} /></p>
-          <div class="act-tools"><Button primary id="check" label={t('learn.check')} disabled={busy} onClick={() => void run(check)} />{opens && <Button small label={t('learn.in.bench')} onClick={() => void toBench(opens)} />}</div>
+          {answer}
+          <div class="act-tools"><Button primary id="check" label={t('learn.check')} disabled={busy} onClick={() => void run()} />{opens && <Button small label={t('learn.in.bench')} onClick={() => void toBench(opens)} />}</div>
           {verdict && <p class={verdict.right ? 'good' : 'bad'} role="status" id="verdict">{verdict.text}</p>}
-        </section>} />
+        </form>; }} />
     </div>
     <footer><a class="button" href={back}><Icon name="left" />{t('learn.back')}</a><a class={`button ${verdict?.right || done.has(key) ? 'primary' : ''}`} href={next}>{t('learn.next')}<Icon name="right" /></a></footer>
   </article>;

@@ -1,27 +1,29 @@
 // The lessons: each step is a short text, a living figure, and something to do that is checked by asking the engine.
 import { useEffect, useState } from 'preact/hooks';
 import type { ComponentChildren, FunctionComponent } from 'preact';
-import type { Matrix } from '../engine';
+import type { Matrix, OperationRequest } from '../engine';
 import { Grid } from '../grid';
 import { bytes, count, show } from '../numbers';
-import { engine, explain, say } from '../shared';
+import { complain, engine, explain } from '../shared';
 import { Button, NumberField, Segmented, Tex } from '../ui';
 import { t, type Key } from '../words';
 import { abc, emptyMask, requestOf, type Bench } from '../bench/state';
+import { MaskGrid } from '../maskgrid';
 import { MiniFormula, MiniMatrix, MiniRow, useMini, Vector, type Mini } from './mini';
 
 // What a check answers: right, or a hint.
 export type Verdict = true | string;
-export interface StepProps { task: (check: () => Promise<Verdict>, opens?: Partial<Bench> | null) => ComponentChildren; text: (...values: (string | number)[]) => ComponentChildren }
+// `task`: how the act is checked, what the workbench opens with, and a box for an answer.
+export interface StepProps { task: (check: () => Promise<Verdict>, opens?: Partial<Bench> | null, answer?: ComponentChildren) => ComponentChildren; text: (...values: (string | number)[]) => ComponentChildren }
 export interface Lesson { id: string; title: Key; steps: { key: string; view: FunctionComponent<StepProps> }[] }
 
 const near = (a: number, b: number, within = 5e-4) => Math.abs(a - b) <= within;
 const same = (a: Matrix, b: Matrix, within = 5e-4) => a.length === b.length && a.every((row, i) => row.every((value, c) => near(value, b[i][c], within)));
 const ask = (b: Bench) => engine.attention(requestOf(b));
 
-function Split({ p, mini, check, figure, values = [], opens }: { p: StepProps; mini?: Mini; check: () => Promise<Verdict>; figure: ComponentChildren; values?: (string | number)[]; opens?: Partial<Bench> | null }) {
+function Split({ p, mini, check, figure, values = [], opens, answer }: { p: StepProps; answer?: ComponentChildren; mini?: Mini; check: () => Promise<Verdict>; figure: ComponentChildren; values?: (string | number)[]; opens?: Partial<Bench> | null }) {
   return <>
-    <div class="lesson-text">{p.text(...values)}{p.task(check, opens === undefined ? mini?.b ?? null : opens)}</div>
+    <div class="lesson-text">{p.text(...values)}{p.task(check, opens === undefined ? mini?.b ?? null : opens, answer)}</div>
     <div class="lesson-figure">{figure}{mini && <div class="figure-foot"><MiniFormula mini={mini} /><Button icon="reset" text small label={t('learn.start.over')} disabled={!mini.touched} onClick={mini.reset} /></div>}</div>
   </>;
 }
@@ -43,11 +45,14 @@ const Sources: FunctionComponent<StepProps> = (p) => {
 };
 const sourcesStart: Bench = { ...abc, memory: [[2, 0], [0, 2]], memoryNames: ['M1', 'M2'] };
 
+const vectorText = (values: number[]) => `[${values.map((value) => show(value)).join(', ')}]`;
 const RolesStep: FunctionComponent<StepProps> = (p) => {
   const mini = useMini(abc);
   return <Split p={p} mini={mini} check={async () => {
     const now = await ask(mini.b);
-    return same([now.v[2]], [[3, 2]]) && same(now.k, [[1, 1], [0, 1], [1, 2]]) ? true : t('l.roles.1.hint');
+    const [first, second] = now.v[2];
+    if (!same(now.k, [[1, 1], [0, 1], [1, 2]])) return t('l.roles.1.hint.keys');
+    return same([now.v[2]], [[3, 2]]) ? true : t('l.roles.1.hint', show(first), show(second), vectorText(mini.b.x[2]));
   }} figure={<Roles mini={mini} edit={['x', 'wq', 'wk', 'wv']} />} />;
 };
 
@@ -95,9 +100,9 @@ const Scale1: FunctionComponent<StepProps> = (p) => {
     const scores = (await engine.attention({ query: [[first]], key: [[1], [0]], value: [[0], [0]], heads: 1, key_heads: 1, scale: 1 / Math.sqrt(d), mask: [], positions: { kind: 'none' }, edits: [] })).heads[0].scaled;
     return { scores, weights: await engine.operation({ name: 'softmax', a: scores }) };
   };
-  useEffect(() => { compute().then(setReply).catch((error) => say(explain(error), 'error')); }, [d, first]);
+  useEffect(() => { compute().then(setReply).catch((error) => complain(error)); }, [d, first]);
   const slope = (w: Matrix) => w[0][0] * (1 - w[0][0]);
-  return <Split p={p} check={async () => { const now = await compute(); return slope(now.weights) > 0.19 && first === 8 ? true : t('l.scale.1.hint', show(slope(now.weights), 4)); }} figure={<>
+  return <Split p={p} check={async () => { const now = await compute(); if (first !== 8) return t('l.scale.1.hint.score', show(first)); return slope(now.weights) > 0.19 ? true : t('l.scale.1.hint', show(slope(now.weights), 4)); }} figure={<>
     <div class="figure-tools"><NumberField label={t('scale.logits') + ' q·k₁'} value={first} onChange={setFirst} step={1} />
       <Segmented label={t('scale.d')} value={String(d)} options={[1, 4, 16, 64, 256].map((n) => ({ value: String(n), label: String(n) }))} onChange={(value) => setD(Number(value))} /></div>
     {reply && <>
@@ -131,7 +136,7 @@ const Scale2: FunctionComponent<StepProps> = (p) => {
     const reply = await engine.attention({ query: q, key: k, value: k.map(() => [0]), heads: 1, key_heads: 1, scale: null, mask: [], positions: { kind: 'none' }, edits: [] });
     return { d: width, raw: reply.heads[0].products.flat(), scaled: reply.heads[0].scaled.flat() };
   };
-  useEffect(() => { draw(d).then(setDrawn).catch((error) => say(explain(error), 'error')); }, [d]);
+  useEffect(() => { draw(d).then(setDrawn).catch((error) => complain(error)); }, [d]);
   return <Split p={p} values={[samples]} check={async () => { const v = variance((await draw(d)).raw); return v > 50 && v < 80 ? true : t('l.scale.2.hint', show(v, 1)); }} figure={<>
     <Segmented label={t('scale.d')} value={String(d)} options={[1, 4, 16, 64, 128].map((n) => ({ value: String(n), label: `d = ${n}` }))} onChange={(value) => setD(Number(value))} />
     {drawn && <><Histogram title={t('scale.raw')} values={drawn.raw} span={40} /><Histogram title={t('scale.scaled')} values={drawn.scaled} span={40} /></>}
@@ -180,21 +185,24 @@ const Cross2: FunctionComponent<StepProps> = (p) => {
     (async () => {
       const q = await engine.operation({ name: 'normal', rows: 8, columns: 16, seed: 3, deviation: 1.4 }), k = await engine.operation({ name: 'normal', rows: 196, columns: 16, seed: 4 });
       setWeights((await engine.attention({ query: q, key: k, value: k.map((row) => row.slice(0, 1)), heads: 1, key_heads: 1, scale: null, mask: [], positions: { kind: 'none' }, edits: [] })).heads[0].weights);
-    })().catch((error) => say(explain(error), 'error'));
+    })().catch((error) => complain(error));
   }, []);
   return <Split p={p} check={async () => {
     const x = await engine.operation({ name: 'normal', rows: 196, columns: 2, seed: 5 });
     const products = (await engine.attention({ query: x, key: x, value: x, heads: 1, key_heads: 1, scale: null, mask: [], positions: { kind: 'none' }, edits: [] })).heads[0].products;
     return answer === products.length * products[0].length ? true : t('l.cross.2.hint');
-  }} figure={<>
-    {weights && <PatchWall weights={weights} />}
-    <div class="figure-tools"><NumberField id="answer" label={t('answer')} value={answer} onChange={setAnswer} step={1} /></div>
-  </>} />;
+  }} answer={<NumberField id="answer" label={t('answer')} value={answer} onChange={setAnswer} step={1} />}
+  figure={weights && <PatchWall weights={weights} />} />;
 };
 // Eight rows of 196 weights, each drawn as the 14 x 14 patches it reads.
 function PatchWall({ weights }: { weights: Matrix }) {
   const top = Math.max(...weights.flat());
-  return <div class="patch-wall"><Grid id="weights" title={t('bench.weights')} name={t('matrix.weights')} rows={weights} tone="w" size={top} rowLabels={weights.map((_, i) => `${t('visual.action')} ${i + 1}`)} />
+  // The strip of eight rows and the square of 196, as large as they are to each other.
+  return <div class="patch-wall">
+    <figure class="to-scale"><svg viewBox="0 0 372 232" role="img" aria-label={`8 × 196, 196 × 196: ${t('cross.scale')}`}>
+      <text x="0" y="14">8 × 196</text><rect x="0" y="22" width="156.8" height="6.4" class="part-of" /><text x="188" y="14">196 × 196</text><rect x="188" y="22" width="156.8" height="156.8" class="whole" /><rect x="188" y="22" width="156.8" height="6.4" class="part-of" />
+    </svg><figcaption>{t('cross.scale')}</figcaption></figure>
+    <Grid id="weights" title={t('bench.weights')} name={t('matrix.weights')} rows={weights} tone="w" size={top} rowLabels={weights.map((_, i) => `${t('visual.action')} ${i + 1}`)} />
     <div class="patches">{weights.map((row, i) => <figure><svg viewBox="0 0 14 14" role="img" aria-label={`${t('visual.action')} ${i + 1}: Σ ${show(row.reduce((a, c) => a + c, 0))}`}>{row.map((w, j) => <rect x={j % 14} y={Math.floor(j / 14)} width="0.92" height="0.92" class="patch" style={{ '--t': (w / top).toFixed(3) }} />)}</svg><figcaption>{i + 1} · Σ {show(row.reduce((a, c) => a + c, 0))}</figcaption></figure>)}</div></div>;
 }
 
@@ -227,7 +235,7 @@ const Masks2: FunctionComponent<StepProps> = (p) => {
     return wrong < 0 ? true : t('l.masks.2.hint', wrong);
   }} figure={<>
     <div class="flow large">
-      <div class="mask-grid" role="group" aria-label={t('masks.mask')}><p>{t('masks.mask')}</p>{allowed.map((row, i) => <div>{row.map((open, j) => <button type="button" data-mask={`${i},${j}`} aria-pressed={!open} aria-label={`${i} ← ${j}: ${open ? '0' : t('masked')}`} class={open ? '' : 'masked'} onClick={() => flip(i, j)}>{open ? '0' : '−∞'}</button>)}</div>)}</div>
+      <MaskGrid allowed={allowed} queries={start.names} keys={start.names} onFlip={flip} />
       <MiniMatrix mini={mini} id="scores" choose /><MiniMatrix mini={mini} id="weights" choose />
     </div></>} />;
 };
@@ -260,7 +268,7 @@ const Cache2: FunctionComponent<StepProps> = (p) => {
     const row = reply.heads[0].output[0];
     return { row, difference: Math.max(...row.map((value, x) => Math.abs(value - all.heads[0].output[i][x]))) };
   };
-  const step = async () => { try { const next = await one(made.length); setMade([...made, next]); mini.change({ chosen: { head: 0, query: made.length, key: 0 } }); } catch (error) { say(explain(error), 'error'); } };
+  const step = async () => { try { const next = await one(made.length); setMade([...made, next]); mini.change({ chosen: { head: 0, query: made.length, key: 0 } }); } catch (error) { complain(error); } };
   return <Split p={p} mini={mini} opens={start} check={async () => {
     if (made.length < 5) return t('l.cache.2.hint', made.length);
     const again = await Promise.all([0, 1, 2, 3, 4].map(one));
@@ -268,7 +276,7 @@ const Cache2: FunctionComponent<StepProps> = (p) => {
   }} figure={<>
     <div class="figure-tools"><Button primary label={t('cache.step')} disabled={made.length >= 5} onClick={() => void step()} id="write-row" /><span>{t('cache.rows', made.length, made.length * 4)}</span></div>
     <div class="cache-strip" aria-hidden="true">{start.x.map((_, i) => <div class={i < made.length ? 'full' : ''}><i class="k" /><i class="v" /><small>{i + 1}</small></div>)}</div>
-    <div class="flow"><MiniMatrix mini={mini} id="weights" choose />
+    <div class="flow">{made.length > 0 && mini.r && <MiniMatrix mini={mini} id="weights" choose more={{ rows: mini.r.heads[0].weights.slice(0, made.length) }} />}
       <table class="by-hand"><thead><tr><td /><th scope="col">{t('cache.stepwise')}</th><th scope="col">{t('cache.difference')}</th></tr></thead><tbody>{made.map(({ row, difference }, i) => <tr><th scope="row" class="hue-q">{i + 1}</th><td>[{row.map((value) => show(value)).join(', ')}]</td><td>{difference === 0 ? '0' : show(difference)}</td></tr>)}</tbody></table></div>
   </>} />;
 };
@@ -277,7 +285,7 @@ const Heads: FunctionComponent<StepProps> = (p) => {
   const [o, setO] = useState([1.2, -0.4, 0.5, 2.0]);
   const [wo, setWo] = useState<Matrix>([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]);
   const [made, setMade] = useState<Matrix | null>(null);
-  useEffect(() => { engine.operation({ name: 'product', a: [o], b: wo }).then(setMade).catch((error) => say(explain(error), 'error')); }, [o, wo]);
+  useEffect(() => { engine.operation({ name: 'product', a: [o], b: wo }).then(setMade).catch((error) => complain(error)); }, [o, wo]);
   return <Split p={p} check={async () => { const now = await engine.operation({ name: 'product', a: [o], b: wo }); return same(now, [[0.6, -0.2, 0.25, 1]]) && same([o], [[1.2, -0.4, 0.5, 2]]) ? true : t('l.heads.1.hint'); }} figure={<>
     <div class="flow"><Vector id="o1" title={<Tex tex="o^1" />} name="o1" tone="v" values={o.slice(0, 2)} onEdit={(v) => setO([...v, ...o.slice(2)])} /><Vector id="o2" title={<Tex tex="o^2" />} name="o2" tone="v" values={o.slice(2)} onEdit={(v) => setO([...o.slice(0, 2), ...v])} /></div>
     <Vector id="concatenated" title={t('heads.concat')} name={t('heads.concat')} tone="v" values={o} />
@@ -287,36 +295,49 @@ const Heads: FunctionComponent<StepProps> = (p) => {
   </>} />;
 };
 
+// One operation of the engine on what stands in the figure: its row, or the sentence why there is none.
+function useResult(request: OperationRequest): { row: number[] | null; problem: string | null } {
+  const [reply, setReply] = useState<{ row: number[] | null; problem: string | null }>({ row: null, problem: null });
+  const text = JSON.stringify(request);
+  useEffect(() => {
+    let current = true;
+    const put = (next: typeof reply) => { if (current) setReply(next); };
+    engine.operation(request).then(([row]) => put({ row, problem: null })).catch((error) => put({ row: null, problem: explain(error) }));
+    return () => { current = false; };
+  }, [text]);
+  return reply;
+}
+
 const Block: FunctionComponent<StepProps> = (p) => {
   const [x, setX] = useState([1, 2]), [a, setA] = useState([0.5, -0.5]), [n, setN] = useState([1, 3]), [u, setU] = useState([-1, 2, 1]), [m, setM] = useState([1, 0]), [h, setH] = useState([1, 3]);
-  const [out, setOut] = useState<{ sum: number[]; norm: number[]; relu: number[]; last: number[] } | null>(null);
-  useEffect(() => {
-    Promise.all([engine.operation({ name: 'add', a: [x], b: [a] }), engine.operation({ name: 'layer_norm', a: [n], epsilon: 0 }), engine.operation({ name: 'relu', a: [u] }), engine.operation({ name: 'add', a: [h], b: [m] })])
-      .then(([sum, norm, relu, last]) => setOut({ sum: sum[0], norm: norm[0], relu: relu[0], last: last[0] })).catch((error) => say(explain(error), 'error'));
-  }, [x, a, n, u, m, h]);
-  const line = (label: string, formula: string, parts: ComponentChildren) => <div class="block-line"><h4>{label} <Tex tex={formula} /></h4><div class="flow">{parts}</div></div>;
-  const arrow = <span class="arrow" aria-hidden="true">→</span>;
+  // Each line by itself: what the engine refuses leaves only that line without a result.
+  const sum = useResult({ name: 'add', a: [x], b: [a] }), norm = useResult({ name: 'layer_norm', a: [n], epsilon: 0 });
+  const relu = useResult({ name: 'relu', a: [u] }), last = useResult({ name: 'add', a: [h], b: [m] });
+  const line = (label: string, formula: string, parts: ComponentChildren, problem: string | null) => <div class="block-line"><h4>{label} <Tex tex={formula} /></h4><div class="flow">{parts}</div>{problem && <p class="bad" role="status">{problem}</p>}</div>;
+  const leads = (result: ComponentChildren) => <div class="leads"><span class="arrow" aria-hidden="true">→</span>{result}</div>;
   return <Split p={p} check={async () => {
     const [norm] = await engine.operation({ name: 'layer_norm', a: [n], epsilon: 0 });
     return near(norm[0], -1) && near(norm[1], 1) && !same([n], [[1, 3]]) ? true : t('l.block.1.hint', show(norm[0]), show(norm[1]));
   }} figure={<div class="block-figure">
-    {line(t('block.residual'), 'x + a', <><Vector id="bx" title="x" name="x" tone="x" values={x} onEdit={setX} /><Vector id="ba" title={t('block.attention')} name={t('block.attention')} tone="v" values={a} onEdit={setA} />{arrow}<Vector id="bsum" title={t('heads.result')} name={t('heads.result')} tone="x" values={out?.sum ?? null} /></>)}
-    {line(t('block.norm'), '(x-\\mu)/\\sigma', <><Vector id="bn" title={t('block.input')} name={t('block.norm')} tone="x" values={n} onEdit={setN} />{arrow}<Vector id="bnorm" title={t('heads.result')} name={t('heads.result')} tone="x" values={out?.norm ?? null} /></>)}
-    {line(t('block.relu'), '\\max(0, u)', <><Vector id="bu" title={t('block.input')} name={t('block.relu')} tone="x" values={u} onEdit={setU} />{arrow}<Vector id="brelu" title={t('heads.result')} name={t('heads.result')} tone="x" values={out?.relu ?? null} /></>)}
-    {line(t('block.residual'), 'h + m', <><Vector id="bh" title="h" name="h" tone="x" values={h} onEdit={setH} /><Vector id="bm" title={t('block.mlp')} name={t('block.mlp')} tone="x" values={m} onEdit={setM} />{arrow}<Vector id="blast" title={t('heads.result')} name={t('heads.result')} tone="x" values={out?.last ?? null} /></>)}
+    <p class="faint">{t('block.own')}</p>
+    {line(t('block.residual'), 'x + a', <><Vector id="bx" title="x" name="x" tone="x" values={x} onEdit={setX} /><Vector id="ba" title={t('block.attention')} name={t('block.attention')} tone="v" values={a} onEdit={setA} />{leads(<Vector id="bsum" title={t('heads.result')} name={t('heads.result')} tone="x" values={sum.row} />)}</>, sum.problem)}
+    {line(t('block.norm'), '(x-\\mu)/\\sigma', <><Vector id="bn" title={t('block.input')} name={t('block.norm')} tone="x" values={n} onEdit={setN} />{leads(<Vector id="bnorm" title={t('heads.result')} name={t('heads.result')} tone="x" values={norm.row} />)}</>, norm.problem)}
+    {line(t('block.relu'), '\\max(0, u)', <><Vector id="bu" title={t('block.input')} name={t('block.relu')} tone="x" values={u} onEdit={setU} />{leads(<Vector id="brelu" title={t('heads.result')} name={t('heads.result')} tone="x" values={relu.row} />)}</>, relu.problem)}
+    {line(t('block.residual'), 'h + m', <><Vector id="bh" title="h" name="h" tone="x" values={h} onEdit={setH} /><Vector id="bm" title={t('block.mlp')} name={t('block.mlp')} tone="x" values={m} onEdit={setM} />{leads(<Vector id="blast" title={t('heads.result')} name={t('heads.result')} tone="x" values={last.row} />)}</>, last.problem)}
   </div>} />;
 };
 
 const Positions: FunctionComponent<StepProps> = (p) => {
   const [m, setM] = useState(4), [n, setN] = useState(2);
+  const [q0, setQ0] = useState([1, 0.4]), [k0, setK0] = useState([0.8, 0.2]);
   const [made, setMade] = useState<{ q: number[]; k: number[]; score: number } | null>(null);
   const at = async (query: number, key: number) => {
-    const [q] = await engine.operation({ name: 'rotate', a: [[1, 0.4]], positions: [query], base: 10000, pairing: 'halves' });
-    const [k] = await engine.operation({ name: 'rotate', a: [[0.8, 0.2]], positions: [key], base: 10000, pairing: 'halves' });
+    const [q] = await engine.operation({ name: 'rotate', a: [q0], positions: [query], base: 10000, pairing: 'halves' });
+    const [k] = await engine.operation({ name: 'rotate', a: [k0], positions: [key], base: 10000, pairing: 'halves' });
     const [[score]] = await engine.operation({ name: 'product', a: [q], b: k.map((value) => [value]) });
     return { q, k, score };
   };
-  useEffect(() => { at(m, n).then(setMade).catch((error) => say(explain(error), 'error')); }, [m, n]);
+  useEffect(() => { at(m, n).then(setMade).catch((error) => complain(error)); }, [m, n, q0, k0]);
   return <Split p={p} check={async () => {
     const [mine, wanted] = [await at(m, n), await at(5, 2)];
     return (m !== 5 || n !== 2) && near(mine.score, wanted.score, 2e-5) ? true : t('l.positions.1.hint', show(mine.score, 4), show(wanted.score, 4));
@@ -326,15 +347,16 @@ const Positions: FunctionComponent<StepProps> = (p) => {
       <label><span class="hue-k">{t('positions.key')} <b>{n}</b></span><input type="range" id="dial-k" min="0" max="110" value={n} onInput={(event) => setN(Number(event.currentTarget.value))} /></label>
       <Button small label={t('positions.both')} onClick={() => { setM(m + 1); setN(n + 1); }} />
     </div>
-    {made && <div class="flow"><Compass q={made.q} k={made.k} /><div><div class="flow"><Vector id="rq" title={<Tex tex={`R_{${m}}\\,q`} />} name={t('matrix.rq')} tone="q" values={made.q} /><Vector id="rk" title={<Tex tex={`R_{${n}}\\,k`} />} name={t('matrix.rk')} tone="k" values={made.k} /></div>
-      <p class="big-number"><span>{t('positions.score')} · {t('positions.query')} − {t('positions.key')} = {m - n}</span> <b>{show(made.score, 4)}</b></p></div></div>}
+    {made && <div class="flow"><Compass q={made.q} k={made.k} /><div class="stack"><div class="flow"><Vector id="q0" title={<><Tex tex="q" /> <small class="faint">{t('positions.before')}</small></>} name="q" tone="q" values={q0} onEdit={setQ0} /><Vector id="k0" title={<><Tex tex="k" /> <small class="faint">{t('positions.before')}</small></>} name="k" tone="k" values={k0} onEdit={setK0} /></div><div class="flow"><Vector id="rq" title={<Tex tex={`R_{${m}}\\,q`} />} name={t('matrix.rq')} tone="q" values={made.q} /><Vector id="rk" title={<Tex tex={`R_{${n}}\\,k`} />} name={t('matrix.rk')} tone="k" values={made.k} /></div>
+      <p class="big-number"><span>{t('positions.score')}</span> <b>{show(made.score, 4)}</b></p><p class="faint">{t('positions.difference')} = {show(m - n)}</p></div></div>}
   </>} />;
 };
 function Compass({ q, k }: { q: number[]; k: number[] }) {
-  const point = (v: number[]) => ({ x: 90 + 72 * v[0], y: 90 - 72 * v[1] });
+  const longest = Math.max(1.05, Math.hypot(q[0], q[1]), Math.hypot(k[0], k[1]));
+  const point = (v: number[]) => ({ x: 90 + 76 * v[0] / longest, y: 90 - 76 * v[1] / longest });
   const a = point(q), b = point(k);
   const sweep = q[0] * k[1] - q[1] * k[0] > 0 ? 0 : 1;
-  const small = (v: number[]) => { const l = Math.hypot(v[0], v[1]); return point([v[0] / l * 0.32, v[1] / l * 0.32]); };
+  const small = (v: number[]) => { const l = (Math.hypot(v[0], v[1]) || 1) / longest; return point([v[0] / l * 0.303, v[1] / l * 0.303]); };
   const from = small(q), to = small(k);
   return <svg class="compass" viewBox="0 0 180 180" aria-hidden="true"><circle cx="90" cy="90" r="78" class="axis" /><line x1="12" x2="168" y1="90" y2="90" class="axis" /><line x1="90" x2="90" y1="12" y2="168" class="axis" />
     <path class="angle" d={`M ${from.x} ${from.y} A 23 23 0 0 ${sweep} ${to.x} ${to.y}`} />
@@ -368,7 +390,7 @@ const Importance: FunctionComponent<StepProps> = (p) => {
     }));
     return { weights: base.heads[0].weights[0], effect };
   };
-  useEffect(() => { measure(mini.b).then(({ effect }) => setEffects(effect)).catch((error) => say(explain(error), 'error')); }, [mini.b.v, mini.b.k, mini.b.q]);
+  useEffect(() => { measure(mini.b).then(({ effect }) => setEffects(effect)).catch((error) => complain(error)); }, [mini.b.v, mini.b.k, mini.b.q]);
   const weights = mini.r?.heads[0].weights[0] ?? [];
   const most = Math.max(1e-9, ...effects);
   return <Split p={p} mini={mini} check={async () => {

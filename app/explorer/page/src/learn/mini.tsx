@@ -6,10 +6,10 @@ import { RowPanel } from '../rowpanel';
 import { previewRow, standsIn, type StandIn } from '../softmax';
 import { Lane, type AttentionResult, type EditKind } from '../engine';
 import { show } from '../numbers';
-import { engine, explain, say } from '../shared';
+import { complain, engine, hush } from '../shared';
 import { Tex } from '../ui';
 import { t, type Key } from '../words';
-import { feeds, formulaOf, type MatrixId, type Place } from '../bench/formula';
+import { feeds, formulaOf, matrixName, type MatrixId, type Place } from '../bench/formula';
 import { editOf, keyNames, queryNames, requestOf, roomForLock, rowEdits, withEdit, withoutEdit, type Bench } from '../bench/state';
 
 export interface Mini {
@@ -34,7 +34,7 @@ export function useMini(start: Bench): Mini {
   const latest = useRef(b);
   latest.current = b;
   useEffect(() => {
-    lane.ask(b).then((reply) => { if (reply) { setR(reply); setAnswered(b); if (!b.edits.length) setBase(reply); } }).catch((error) => say(explain(error), 'error'));
+    lane.ask(b).then((reply) => { if (reply) { hush('engine'); setR(reply); setAnswered(b); if (!b.edits.length) setBase(reply); } }).catch(complain);
   }, [b]);
   return { b, r, base, fresh: answered === b || answered?.edits === b.edits, touched: b !== start, change: (next) => setB({ ...latest.current, ...next }), reset: () => setB(start), hover, setHover };
 }
@@ -56,7 +56,7 @@ export function MiniMatrix({ mini, id, editable, choose, more = {} }: { mini: Mi
   const columnCount = rows[0]?.length ?? 0;
   const title = titles[id];
   const set = (cell: Cell, value: number) => mini.change({ [id]: (b[id as 'x'] as number[][]).map((row, i) => i === cell.row ? row.map((old, c) => c === cell.column ? value : old) : row) });
-  return <Grid id={id} title={title ? <Tex tex={title} /> : t(id === 'weights' ? 'bench.weights' : id === 'scaled' ? 'bench.scaled' : 'bench.masked')} name={given ? t('bench.name', id.toUpperCase()) : t(`matrix.${id}` as Key)} rows={rows} tone={tones[id]} typed={given}
+  return <Grid id={id} title={title ? <Tex tex={title} /> : t(id === 'weights' ? 'bench.weights' : id === 'scaled' ? 'bench.scaled' : 'bench.masked')} name={given ? t('bench.name', matrixName(id)) : t(`matrix.${id}` as Key)} rows={rows} tone={tones[id]} typed={given}
     rowLabels={labels} rowHue={keySide ? 'k' : id === 'x' ? 'x' : 'q'} columnLabels={isScore ? keyNames(b, columnCount) : undefined} size={id === 'weights' ? 1 : undefined}
     by={id === 'scaled' && r ? `× ${show(r.scale, 4)}` : id === 'weights' ? 'softmax' : undefined}
     onEdit={editable && given ? set : undefined} onPaste={editable && given ? (pasted) => { if (pasted.length === rows.length && pasted[0].length === columnCount) mini.change({ [id]: pasted }); } : undefined}

@@ -2,8 +2,8 @@
 // numbers make fresh ones. What is right is what the engine computes.
 import { useEffect, useState } from 'preact/hooks';
 import type { Matrix } from '../engine';
-import { count, show } from '../numbers';
-import { engine, explain, say } from '../shared';
+import { count, readNumber, show } from '../numbers';
+import { complain, engine } from '../shared';
 import { Button } from '../ui';
 import { t, type Key } from '../words';
 
@@ -14,7 +14,10 @@ interface Question {
   solution: string;
 }
 
-const list = (values: number[]) => `[${values.map((value) => show(value, 2)).join(', ')}]`;
+// As one writes them by hand: no zeros at the end, and a negative factor in brackets.
+const short = (value: number) => show(value).replace(/(\.\d*?)0+$/, '$1').replace(/\.$/, '');
+const factor = (value: number) => value < 0 ? `(${short(value)})` : short(value);
+const list = (values: number[]) => `[${values.map(short).join(', ')}]`;
 const plain = { heads: 1, key_heads: 1, scale: null, mask: [], positions: { kind: 'none' as const }, edits: [] };
 
 // Small whole numbers from the engine's random numbers: pick(i, low, high).
@@ -34,7 +37,7 @@ async function questions(seed: number): Promise<Question[]> {
   const out: Question[] = [];
   {
     const q = vector([1, 2]), k1 = vector([1, 0]), k2 = vector([0, 1]);
-    const sum = (k: number[]) => `${q.map((value, i) => `${show(value)}·${show(k[i])}`).join(' + ')} = ${show(q[0] * k[0] + q[1] * k[1])}`;
+    const sum = (k: number[]) => `${q.map((value, i) => `${i ? factor(value) : short(value)}·${factor(k[i])}`).join(' + ')} = ${show(q[0] * k[0] + q[1] * k[1])}`;
     out.push({ ask: t('st.1', list(q), list(k1), list(k2)), fields: [t('st.f.score', 1), t('st.f.score', 2)], solution: t('st.s1', sum(k1), sum(k2)),
       answer: async () => (await engine.attention({ ...plain, query: [q], key: [k1, k2], value: [[0], [0]] })).heads[0].products[0] });
   }
@@ -68,14 +71,14 @@ async function questions(seed: number): Promise<Question[]> {
       answer: async () => { const x = await engine.operation({ name: 'normal', rows: length, columns: 2, seed: 4 }); return (await engine.attention({ ...plain, query: x, key: x, value: x, mask: [{ rule: 'causal' }] })).heads[0].weights[position].map((w) => w > 0 ? 1 : 0); } });
   }
   {
-    const o1 = first ? [1.2, -0.4] : [pick(-9, 9) / 5, pick(-9, 9) / 5], o2 = first ? [0.5, 2] : [pick(-9, 9) / 5, pick(-9, 9) / 5], factor = first ? 0.5 : [0.5, 2, 3, -1][pick(0, 3)];
-    const together = [...o1, ...o2], w: Matrix = together.map((_, i) => together.map((__, c) => i === c ? factor : 0));
-    out.push({ ask: t('st.7', list(o1), list(o2), show(factor)), fields: together.map((_, i) => t('st.f.result', i + 1)), solution: t('st.s7', list(together), show(factor), list(together.map((value) => value * factor))),
+    const o1 = first ? [1.2, -0.4] : [pick(-9, 9) / 5, pick(-9, 9) / 5], o2 = first ? [0.5, 2] : [pick(-9, 9) / 5, pick(-9, 9) / 5], times = first ? 0.5 : [0.5, 2, 3, -1][pick(0, 3)];
+    const together = [...o1, ...o2], w: Matrix = together.map((_, i) => together.map((__, c) => i === c ? times : 0));
+    out.push({ ask: t('st.7', list(o1), list(o2), short(times)), fields: together.map((_, i) => t('st.f.result', i + 1)), solution: t('st.s7', list(together), factor(times), list(together.map((value) => value * times))),
       answer: async () => (await engine.operation({ name: 'product', a: [together], b: w }))[0] });
   }
   {
     const before = first ? 1024 : 100 * pick(1, 9), times = first ? 2 : pick(2, 4), after = before * times;
-    out.push({ ask: t('st.8', count(before), count(after)), fields: [t('st.f.before'), t('st.f.after'), t('st.f.times')], solution: t('st.s8', before, count(before * before), after, count(after * after), times * times),
+    out.push({ ask: t('st.8', count(before), count(after)), fields: [t('st.f.before'), t('st.f.after'), t('st.f.times')], solution: t('st.s8', count(before), count(before * before), count(after), count(after * after), times * times),
       // A count of scores, which no engine needs to fill: rows times columns, at a shape it can be asked for.
       answer: async () => { const one = await scoresOf(2), many = await scoresOf(2 * times); return [before * before, after * after, many / one]; } });
   }
@@ -98,7 +101,7 @@ function Item({ q, n, onRight }: { q: Question; n: number; onRight: () => void }
   const [verdict, setVerdict] = useState<{ right: boolean; text: string; wrong: boolean[] } | null>(null);
   const [open, setOpen] = useState(false);
   const check = async () => {
-    const given = values.map((value) => value.trim() === '' ? NaN : Number(value.replace('−', '-').replace(/[, ]/g, '')));
+    const given = values.map((value) => readNumber(value));
     if (given.some((value) => !Number.isFinite(value))) { setVerdict({ right: false, text: t('st.blank'), wrong: given.map((value) => !Number.isFinite(value)) }); return; }
     try {
       const right = await q.answer();
@@ -106,7 +109,7 @@ function Item({ q, n, onRight }: { q: Question; n: number; onRight: () => void }
       const all = wrong.every((bad) => !bad);
       setVerdict({ right: all, text: all ? t('learn.right') : t('st.wrong', wrong.filter(Boolean).length), wrong });
       if (all) onRight();
-    } catch (error) { say(explain(error), 'error'); }
+    } catch (error) { complain(error); }
   };
   return <li class={`question ${verdict?.right ? 'right' : ''}`} data-question={n}>
     <span class="step-n" aria-hidden="true">{n}</span>
@@ -127,7 +130,7 @@ export function SelfTest() {
   const [seed, setSeed] = useState(0);
   const [all, setAll] = useState<Question[] | null>(null);
   const [right, setRight] = useState<Set<number>>(new Set());
-  useEffect(() => { questions(seed).then((made) => setAll(made)).catch((error) => say(explain(error), 'error')); }, [seed, t('st.title' as Key)]);
+  useEffect(() => { questions(seed).then((made) => setAll(made)).catch((error) => complain(error)); }, [seed, t('st.title' as Key)]);
   return <div class="selftest">
     <header><div><h1>{t('st.title')}</h1><p class="lead">{t('st.lead')}</p></div><div class="selftest-tools"><b>{t('st.count', right.size)}</b><Button icon="dice" text label={t('st.fresh')} id="fresh" onClick={() => { setAll(null); setRight(new Set()); setSeed(seed + 1); }} /></div></header>
     <ol>{all?.map((q, i) => <Item key={`${seed}-${i}`} q={q} n={i + 1} onRight={() => setRight((old) => new Set([...old, i]))} />)}</ol>
