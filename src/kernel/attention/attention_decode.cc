@@ -154,7 +154,7 @@ HWY_INLINE void add_values(const float* weights, const float* const* rows, std::
 }
 
 struct PartResult {
-  float largest[decode_rows];  // in units of log2
+  float largest[decode_rows];
   float sum[decode_rows];
 };
 
@@ -212,7 +212,7 @@ void run_part(Decode& work, std::int64_t first, std::int64_t count, PartResult& 
     float* output = work.outputs + r * work.value_columns;
     Vector top = hn::Set(d, minus_infinity);
     for (std::int64_t j = begin; j < padded_end; j += lanes) top = hn::Max(top, hn::LoadU(d, s + j));
-    const float largest = begin < end ? hn::GetLane(hn::MaxOfLanes(d, top)) * log2_e : minus_infinity;
+    const float largest = begin < end ? hn::GetLane(hn::MaxOfLanes(d, top)) : minus_infinity;
     result.largest[r] = largest;
     if (largest == minus_infinity) {
       for (std::int64_t x = 0; x < work.value_columns; ++x) output[x] = 0;
@@ -221,7 +221,7 @@ void run_part(Decode& work, std::int64_t first, std::int64_t count, PartResult& 
     const Vector log2 = hn::Set(d, log2_e), shift = hn::Set(d, largest);
     Vector total = hn::Zero(d);
     for (std::int64_t j = begin; j < padded_end; j += lanes) {
-      const Vector weight = exp2_of(hn::MulSub(hn::LoadU(d, s + j), log2, shift));
+      const Vector weight = exp2_of(hn::Mul(hn::Sub(hn::LoadU(d, s + j), shift), log2));
       total = hn::Add(total, weight);
       hn::StoreU(weight, d, s + j);
     }
@@ -257,7 +257,7 @@ void write_row(const ScoreContext& context, std::int64_t row, float largest, flo
   float factor = 0, log_sum = minus_infinity;
   if (largest != minus_infinity) {
     const Denominator all = denominator_of(call, head, largest, sum);
-    log_sum = (all.largest + std::log2(all.sum)) * ln_2;
+    log_sum = all.largest + std::log(all.sum);
     factor = all.factor * (context.job->kept_factor / all.sum);
   }
   if (call.log_sum_exp != nullptr) call.log_sum_exp[query * call.query_heads + head] = log_sum;
@@ -323,7 +323,8 @@ void DecodeMerge(const AttentionJob& job, const AttentionUnit& unit, std::int64_
       const float* next = parts + (part * rows + r) * step;
       if (next[width] == minus_infinity) continue;
       const float largest = all[width] > next[width] ? all[width] : next[width];
-      const float before = all[width] == minus_infinity ? 0 : exp2_of(all[width] - largest), after = exp2_of(next[width] - largest);
+      const float before = all[width] == minus_infinity ? 0 : exp2_of((all[width] - largest) * log2_e),
+                  after = exp2_of((next[width] - largest) * log2_e);
       for (std::int64_t x = 0; x < width; ++x) all[x] = all[x] * before + next[x] * after;
       all[width + 1] = all[width + 1] * before + next[width + 1] * after;
       all[width] = largest;

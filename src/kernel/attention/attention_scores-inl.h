@@ -312,21 +312,21 @@ HWY_INLINE Rectangle part_of(const ScoreContext& context, const Rectangle& at, s
   return part;
 }
 
-// A row's denominator with the sink in it, relative to `largest` in units of log2.
+// A row's denominator with the sink in it, relative to `largest`.
 struct Denominator {
   float largest, sum;
-  float factor;  // 2^(largest of the keys - largest)
+  float factor;  // exp(largest of the keys - largest)
   float sink;    // the sink's part of the sum
 };
 
 HWY_INLINE Denominator denominator_of(const AttentionCall& call, std::int64_t head, float largest, float sum) {
   if (call.rules.sinks.empty()) return {largest, sum, 1, 0};
-  const float sink = call.rules.sinks[static_cast<std::size_t>(head)] * log2_e;
+  const float sink = call.rules.sinks[static_cast<std::size_t>(head)];
   if (sink > largest) {
-    const float factor = exp2_of(largest - sink);
+    const float factor = exp2_of((largest - sink) * log2_e);
     return {sink, sum * factor + 1, factor, 1};
   }
-  const float part = exp2_of(sink - largest);
+  const float part = exp2_of((sink - largest) * log2_e);
   return {largest, sum + part, 1, part};
 }
 

@@ -17,8 +17,8 @@ namespace attend {
 namespace attention {
 namespace HWY_NAMESPACE {
 
-// A row between two blocks: its largest score so far in units of log2, the sum of 2^(score - largest), and the weighted
-// values, `columns` of them.
+// A row between two blocks: its largest score so far, the sum of exp(score - largest), and the weighted values,
+// `columns` of them. The difference comes before the factor log2(e): it is exact however large the scores are.
 struct SoftRow {
   float* largest;
   float* sum;
@@ -50,7 +50,7 @@ HWY_INLINE void soften_nothing(float* HWY_RESTRICT s, std::int64_t begin, std::i
 // Brings sum and output to a new maximum; returns the factor.
 HWY_INLINE float raise_largest(float found, const SoftRow& row) {
   const Tag d;
-  const float factor = exp2_of(*row.largest - found);
+  const float factor = exp2_of((*row.largest - found) * log2_e);
   *row.largest = found;
   *row.sum *= factor;
   const Vector factors = hn::Set(d, factor);
@@ -64,7 +64,7 @@ HWY_INLINE void weigh_scores(float* HWY_RESTRICT s, std::int64_t begin, std::int
   const Vector log2 = hn::Set(d, log2_e), shift = hn::Set(d, *row.largest);
   Vector total = hn::Zero(d);
   for (std::int64_t j = begin; j < end; j += lanes) {
-    const Vector weight = exp2_of(hn::MulSub(hn::LoadU(d, s + j), log2, shift));
+    const Vector weight = exp2_of(hn::Mul(hn::Sub(hn::LoadU(d, s + j), shift), log2));
     total = hn::Add(total, weight);
     hn::StoreU(weight, d, s + j);
   }
@@ -73,7 +73,7 @@ HWY_INLINE void weigh_scores(float* HWY_RESTRICT s, std::int64_t begin, std::int
 
 // One block of a row: columns [begin, end) of s.
 HWY_INLINE void soften_row(float* HWY_RESTRICT s, std::int64_t begin, std::int64_t end, bool fresh, const SoftRow& row) {
-  const float found = largest_score(s, begin, end) * log2_e;
+  const float found = largest_score(s, begin, end);
   if (found == minus_infinity) {
     soften_nothing(s, begin, end, fresh, row);
     return;

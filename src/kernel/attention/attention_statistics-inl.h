@@ -176,7 +176,7 @@ HWY_INLINE void weigh_observed(Observed& seen, const ScoreContext& context, cons
   for (std::int64_t j = at.begin; j < end; j += lanes) {
     const Vector score = hn::LoadU(d, s + j);
     if (top) list_scores(score, bound, place | static_cast<std::uint32_t>(j) << 16, found, listed);
-    const Vector x = clamp_exponent(hn::MulSub(score, log2, shift));
+    const Vector x = clamp_exponent(hn::Mul(hn::Sub(score, shift), log2));
     const Vector weight = exp2_of_clamped(x);
     total = hn::Add(total, weight);
     if (sums) {
@@ -198,7 +198,7 @@ HWY_INLINE void weigh_observed(Observed& seen, const ScoreContext& context, cons
 // and output, bit by bit.
 HWY_INLINE void soften_observed_row(Observed& seen, const ScoreContext& context, const Rectangle& at, std::int64_t query, std::int64_t local,
                                     std::int64_t in_group, float* HWY_RESTRICT s, bool fresh, const SoftRow& row, Found& found) {
-  const float largest = largest_score(s, at.begin, at.end) * log2_e;
+  const float largest = largest_score(s, at.begin, at.end);
   if (largest == minus_infinity) {
     soften_nothing(s, at.begin, at.end, fresh, row);
     return;
@@ -211,7 +211,7 @@ HWY_INLINE void soften_observed_row(Observed& seen, const ScoreContext& context,
   } else if (!(largest <= *row.largest)) {
     const float before = *row.largest, sum = *row.sum, factor = raise_largest(largest, row);
     if (before != minus_infinity) {
-      seen.entropy_sums[local] = factor * (seen.entropy_sums[local] + (before - largest) * sum);
+      seen.entropy_sums[local] = factor * (seen.entropy_sums[local] + (before - largest) * log2_e * sum);
       seen.distance_sums[local] *= factor;
       for (std::int64_t i = 0; i < seen.mass_count; ++i) masses[i] *= factor;
     }
@@ -277,7 +277,7 @@ inline HWY_NOINLINE void add_locks(const Observed& seen, const ScoreContext& con
   }
 }
 
-// The largest keys of a row. A weight is factor * 2^(score * log2(e) - largest).
+// The largest keys of a row. A weight is factor * exp(score - largest).
 inline HWY_NOINLINE void write_top(const StatisticsPlan& plan, Candidates& candidates, const RowLocks& locks, float largest, float factor,
                                    std::int64_t to) {
   const Tag d;
@@ -296,7 +296,7 @@ inline HWY_NOINLINE void write_top(const StatisticsPlan& plan, Candidates& candi
     float* row = out.top_weights + to * plan.top;
     const Vector shift = hn::Set(d, largest), factors = hn::Set(d, factor), log2 = hn::Set(d, log2_e);
     for (std::int64_t i = 0; i < count; i += lanes)
-      hn::StoreU(hn::Mul(factors, exp2_of(hn::MulSub(hn::LoadU(d, weights + i), log2, shift))), d, weights + i);
+      hn::StoreU(hn::Mul(factors, exp2_of(hn::Mul(hn::Sub(hn::LoadU(d, weights + i), shift), log2))), d, weights + i);
     for (std::int64_t i = 0; i < count; ++i) row[i] = weights[i];
     for (std::int64_t i = count; i < plan.top; ++i) row[i] = 0;
     for (const LockedScore& lock : locks.scores)
@@ -323,14 +323,14 @@ inline HWY_NOINLINE void write_statistics(Observed& seen, const ScoreContext& co
   float* masses = seen.masses + local * seen.mass_count;
   if (factor > 0) {
     const Tag d;
-    const float own = hn::GetLane(hn::Log2(d, hn::Set(d, all.sum / left))) + (all.largest - largest);
+    const float own = hn::GetLane(hn::Log2(d, hn::Set(d, all.sum / left))) + (all.largest - largest) * log2_e;
     entropy = (factor * sum * own - factor * seen.entropy_sums[local]) * ln_2;
     distance = factor * seen.distance_sums[local];
   }
   for (std::int64_t i = 0; i < seen.mass_count; ++i) masses[i] = none ? 0 : masses[i] * factor;
   Candidates candidates = candidates_of(seen, local);
   if (!locks.scores.empty()) {
-    const float log_sum = locks.all() ? 0 : (all.largest + std::log2(all.sum)) * ln_2 - std::log(left);
+    const float log_sum = locks.all() ? 0 : all.largest + std::log(all.sum) - std::log(left);
     add_locks(seen, context, query, locks, log_sum, entropy, distance, masses, candidates);
   }
   if (out.entropy != nullptr) out.entropy[to] = entropy <= 0 ? 0 : entropy;

@@ -108,7 +108,7 @@ void finish_row(const Forward& work, std::int64_t row, std::int64_t local) {
   float factor = 0, log_sum = minus_infinity;
   if (work.largest[local] != minus_infinity) {
     const Denominator all = denominator_of(call, head, work.largest[local], work.sums[local]);
-    log_sum = (all.largest + (call.rules.sinks.empty() ? work.log_sums[local] : std::log2(all.sum))) * ln_2;
+    log_sum = all.largest + (call.rules.sinks.empty() ? work.log_sums[local] * ln_2 : std::log(all.sum));
     factor = all.factor * (work.context.job->kept_factor / all.sum);
   }
   if (work.context.locked) {
@@ -240,7 +240,7 @@ void write_matrices(const Forward& work, const Rectangle& at, std::int64_t local
       const Denominator all = denominator_of(call, request.head, largest, work.sums[local + r]);
       const float left = locks.scores.empty() ? 1 : static_cast<float>(1 - locks.sum);
       const float factor = all.factor * left / all.sum;
-      for (std::int64_t j = at.begin; j < end; ++j) request.weights[to + j] = exp2_of(s[j] * log2_e - largest) * factor;
+      for (std::int64_t j = at.begin; j < end; ++j) request.weights[to + j] = exp2_of((s[j] - largest) * log2_e) * factor;
     }
     for (const LockedScore& lock : locks.scores) {
       if (lock.key < at.key || lock.key >= at.key + at.keys) continue;
