@@ -34,7 +34,7 @@ void ask_to_stop(int signal) {
 }
 
 struct Options {
-  std::string recipe, output, data;
+  std::string recipe, output, data, start_from;
   bool resume = false, overwrite = false, plan = false;
   std::int64_t steps = 0, epochs = 0;
 };
@@ -46,6 +46,7 @@ void run(const Options& options, const Globals& globals) {
   TrainOptions train_options;
   train_options.run_folder = options.output.empty() ? "runs/" + std::filesystem::path(options.recipe).stem().string() : options.output;
   train_options.data_folder = options.data;
+  if (!options.start_from.empty()) train_options.start_from = find_model(options.start_from);
   train_options.resume = options.resume;
   train_options.overwrite = options.overwrite;
   train_options.seed = globals.seed;
@@ -106,6 +107,8 @@ void add_train(CLI::App& program, Globals& globals) {
   command->add_option("--output,-o", options->output, "Run folder for checkpoints, log and loss curve (default: runs/NAME)")->type_name("FOLDER");
   command->add_option("--data", options->data, "Folder that the recipe's data paths are in")->type_name("FOLDER");
   command->add_flag("--resume", options->resume, "Go on from the last checkpoint, as if the run had never stopped");
+  command->add_option("--start-from", options->start_from, "Start from the weights and the tokenizer of this model instead of random ones (fine-tuning)")
+      ->type_name("MODEL")->excludes("--resume");
   command->add_flag("--overwrite", options->overwrite, "Remove the run that is in the folder")->excludes("--resume");
   command->add_flag("--plan", options->plan, "Read the data, print what would be done, and end");
   command->add_option("--steps", options->steps, "Steps instead of the recipe's")->type_name("N")->check(at_least(1));
@@ -116,6 +119,7 @@ void add_train(CLI::App& program, Globals& globals) {
       "Examples:\n"
       "  attend train recipe/tatoeba-zh-en.toml --output runs/translator\n"
       "  attend train --resume --output runs/translator\n"
+      "  attend train mine.toml --start-from tatoeba-zh-en --epochs 3\n"
       "  attend train recipe/names.toml --data my-data --plan");
   command->callback([options, &globals] { run(*options, globals); });
 }

@@ -80,6 +80,9 @@ struct TrainOptions {
   //                   else the best; its weights are of the type train.weights (float16 if the recipe says nothing)
   std::filesystem::path run_folder;
   std::filesystem::path data_folder;               // if given, data paths of the recipe are relative to it instead
+  // If given, a fresh run starts from the weights of this model folder instead of random ones, with its tokenizer, and with
+  // moments and schedule of its own (fine-tuning). Error(config) names what the recipe's model has different; dropout may be.
+  std::filesystem::path start_from;
   bool resume = false;                             // go on from the newest whole checkpoint; without one, an error
   bool overwrite = false;                          // allow a run folder that already holds a run: it is removed, once the data are read
   TrainObserver* observer = nullptr;

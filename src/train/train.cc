@@ -62,13 +62,14 @@ std::map<std::string, std::string> settings_of(Recipe recipe) {
 
 // run.json: where recipe and data of a run are, and what stands instead of the recipe's seed and limits.
 struct RunRecord {
-  std::string recipe_file, data_folder;
+  std::string recipe_file, data_folder, start_from;  // start_from: for the record only
   std::optional<std::uint64_t> seed;
   std::optional<std::int64_t> epochs, steps;
 };
 
 void write_record(const fs::path& file, const RunRecord& record) {
   Json json{{"recipe_file", record.recipe_file}, {"data_folder", record.data_folder}};
+  if (!record.start_from.empty()) json["start_from"] = record.start_from;
   if (record.seed) json["seed"] = *record.seed;
   if (record.epochs) json["epochs"] = *record.epochs;
   if (record.steps) json["steps"] = *record.steps;
@@ -81,6 +82,7 @@ RunRecord read_record(const fs::path& file) {
     RunRecord record;
     record.recipe_file = json.at("recipe_file").get<std::string>();
     record.data_folder = json.at("data_folder").get<std::string>();
+    record.start_from = json.value("start_from", "");
     if (json.contains("seed")) record.seed = json["seed"].get<std::uint64_t>();
     if (json.contains("epochs")) record.epochs = json["epochs"].get<std::int64_t>();
     if (json.contains("steps")) record.steps = json["steps"].get<std::int64_t>();
@@ -96,6 +98,7 @@ TrainOptions with_record(TrainOptions options) {
   if (!options.resume || options.run_folder.empty() || !fs::exists(file)) return options;
   const RunRecord record = read_record(file);
   if (options.data_folder.empty()) options.data_folder = record.data_folder;
+  options.start_from = record.start_from;
   if (!options.seed) options.seed = record.seed;
   if (!options.epochs && !options.steps) options.epochs = record.epochs, options.steps = record.steps;
   return options;
@@ -117,6 +120,27 @@ Recipe with_overrides(Recipe recipe, const TrainOptions& options) {
   return recipe;
 }
 
+// "width is 64 and the recipe says 128", of the first field that differs.
+std::string first_difference(const TransformerConfig& found, const TransformerConfig& wanted) {
+  const Json one = Json::parse(to_json(found)).flatten(), other = Json::parse(to_json(wanted)).flatten();
+  const auto text = [](const Json& fields, const std::string& key) { return fields.contains(key) ? fields[key].dump() : "absent"; };
+  for (const Json* fields : {&one, &other})
+    for (const auto& [key, value] : fields->items())
+      if (text(one, key) != text(other, key)) {
+        std::string name = key.substr(1);
+        std::replace(name.begin(), name.end(), '/', '.');
+        return join(name, " is ", text(one, key), " and the recipe says ", text(other, key));
+      }
+  return "they differ";
+}
+
+void copy_parameters(const Model& from, Model& to) {
+  for (std::size_t i = 0; i < to.parameters().size(); ++i) {
+    const Tensor& source = from.parameters()[i].value;
+    std::copy(source.data(), source.data() + source.elements(), to.parameters()[i].value.data());
+  }
+}
+
 BleuTokenizer bleu_tokenizer_of(const std::string& language) {
   if (language.starts_with("zh") || language == "cmn") return BleuTokenizer::chinese;
   if (language.starts_with("ja") || language.starts_with("th")) return BleuTokenizer::character;
@@ -127,12 +151,16 @@ BleuTokenizer bleu_tokenizer_of(const std::string& language) {
 class Run {
  public:
   Run(const Recipe& recipe, const TrainOptions& options)
-      : options_(with_record(options)), recipe_(with_overrides(recipe, options_)) {}
+      : options_(with_record(options)), recipe_(with_overrides(recipe, options_)) {
+    if (options.resume && !options.start_from.empty())
+      throw Error(ErrorKind::argument, "train", "a resumed run has weights to go on from, and others to start from are given",
+                  "resume it without, or start a new run");
+  }
 
   TrainPlan plan_only() {
     const auto phase = [this](std::string_view text) { observer().on_phase(text); };
     if (options_.resume) (void)read_checkpoint(phase);
-    else data_ = read_train_data(recipe_, options_.data_folder, nullptr, phase);
+    else (void)read_start(phase);
     lay_out(model_config(recipe_, data_));
     check_memory();
     plan_.resumed_at = state_.step;
@@ -203,11 +231,12 @@ class Run {
       throw Error(ErrorKind::argument, options_.run_folder.string(), "the folder already holds a run",
                   "resume it, choose another folder, or allow it to be overwritten");
     folder_->check_clearable();
-    data_ = read_train_data(recipe_, options_.data_folder, nullptr, phase);
+    const std::optional<ModelFolder> start = read_start(phase);
     const TransformerConfig config = model_config(recipe_, data_);
     lay_out(config);
     check_memory();
     model_.emplace(config, stream_seed(recipe_.train.seed, Purpose::parameters));
+    if (start) copy_parameters(start->model, *model_);
     learner_.emplace(*model_, recipe_.train);
     state_.data_fingerprint = data_.fingerprint();
     state_.settings = settings_of(recipe_);
@@ -217,11 +246,35 @@ class Run {
     record();
   }
 
+  // The data of a fresh run, and the model whose weights it starts from, if there is one: its tokenizer is the run's, too,
+  // since rows of its embeddings are pieces of that tokenizer. Writes nothing.
+  template <typename Phase>
+  std::optional<ModelFolder> read_start(const Phase& phase) {
+    if (options_.start_from.empty()) {
+      data_ = read_train_data(recipe_, options_.data_folder, nullptr, phase);
+      return std::nullopt;
+    }
+    phase("reading the model to start from");
+    std::optional<ModelFolder> start = load_model_folder(options_.start_from);
+    data_ = read_train_data(recipe_, options_.data_folder, start->target, phase);
+    // What is drawn in training is no part of the weights.
+    TransformerConfig wanted = model_config(recipe_, data_), found = start->model.config();
+    for (TransformerConfig* config : {&wanted, &found}) {
+      config->dropout = config->attention_dropout = config->inner_dropout = 0;
+      config->initialisation = Initialisation::xavier;
+    }
+    if (!(wanted == found))
+      throw Error(ErrorKind::config, (options_.start_from / "config.json").string(),
+                  join("the model to start from is not the recipe's: ", first_difference(found, wanted)),
+                  "make the recipe's [model] like it, or start without it");
+    return start;
+  }
+
   // run.json first: it tells that what else lies in the folder is a run's.
   void record() {
     write_record(folder_->path("run.json"),
                  {fs::absolute(recipe_.file).string(), options_.data_folder.empty() ? "" : fs::absolute(options_.data_folder).string(),
-                  options_.seed, options_.epochs, options_.steps});
+                  options_.start_from.empty() ? "" : fs::absolute(options_.start_from).string(), options_.seed, options_.epochs, options_.steps});
     write_file(folder_->path("recipe.toml"), recipe_.text);
   }
 

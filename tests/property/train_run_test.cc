@@ -316,6 +316,50 @@ TEST_F(TrainRunTest, FinalModelIsAFolderOfItsOwnWithHalfTheBytes) {
   EXPECT_EQ(weights_of(at("average0") / "final"), weights_of(at("average0") / "best"));
 }
 
+TEST_F(TrainRunTest, StartsFromTheWeightsOfAModel) {
+  (void)train(recipe(copy_recipe + "epochs = 2\nweights = \"float32\"\n"), options("first"));
+  TrainOptions second = options("second");
+  second.start_from = at("first") / "final";
+  // A step that moves nothing leaves the weights as they came, whatever the seed; dropout may be another one.
+  std::string still = copy_recipe;
+  still.replace(still.find("rate = 8e-3"), 11, "rate = 1e-30");
+  still.replace(still.find("seed = 3"), 8, "seed = 4");
+  still.replace(still.find("dropout = 0.02"), 14, "dropout = 0.5");
+  const TrainResult result = train(recipe(still + "steps = 21\naverage = 1\nweights = \"float32\"\n"), second);
+  const std::vector<float> first = weights_of(at("first") / "final");
+  EXPECT_EQ(weights_of(result.final_folder), first);
+  EXPECT_EQ(load_model_folder(result.final_folder).target->fingerprint(), load_model_folder(at("first") / "final").target->fingerprint());
+  // A run of its own: its steps are counted from the first, and it is resumed like any other.
+  TrainOptions third = options("third");
+  third.start_from = second.start_from;
+  StopAt observer(3);
+  third.observer = &observer;
+  third.stop = &observer.stop;
+  EXPECT_EQ(train(recipe(copy_recipe + "epochs = 2\n"), third).step, 3);
+  third = options("third");
+  third.resume = true;
+  const TrainResult resumed = train(recipe(copy_recipe + "epochs = 2\n"), third);
+  TrainOptions whole = options("whole");
+  whole.start_from = second.start_from;
+  EXPECT_EQ(resumed.last->loss, train(recipe(copy_recipe + "epochs = 2\n"), whole).last->loss);
+  EXPECT_NE(weights_of(at("whole") / "last"), first);
+
+  third.start_from = second.start_from;
+  EXPECT_THROW((void)train(recipe(copy_recipe + "epochs = 2\n"), third), Error) << "resumed, and started from something else";
+  std::string wider = copy_recipe;
+  wider.replace(wider.find("inner_width = 64"), 16, "inner_width = 96");
+  TrainOptions fourth = options("fourth");
+  fourth.start_from = second.start_from;
+  try {
+    (void)train(recipe(wider + "epochs = 1\n"), fourth);
+    FAIL() << "a model of another width was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::config);
+    expect_in("inner_width is 64 and the recipe says 96", error.what());
+  }
+  EXPECT_FALSE(holds_run(at("fourth")));
+}
+
 TEST_F(TrainRunTest, TwoTrainingsInOneFolderAreRefused) {
   class Intruder : public TrainObserver {
    public:
