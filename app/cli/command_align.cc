@@ -1,4 +1,5 @@
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "attend/alignments.h"
 #include "commands.h"
@@ -88,22 +89,22 @@ void run(const Options& options, const Globals& globals) {
 
 }  // namespace
 
-void add_align(CLI::App& program, Globals& globals) {
-  CLI::App* command = program.add_subcommand("align", "Which words of given pairs belong together, from cross-attention");
+void add_align(Command& program, Globals& globals) {
+  Command* command = program.add_command("align", "Which words of given pairs belong together, from cross-attention");
   auto options = std::make_shared<Options>();
   command->add_option("files", options->files, "Source file and target file, one pair a line")->required()->expected(2)->type_name("SOURCE TARGET");
-  command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->capture_default_str();
+  command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->show_default();
   command->add_option("--from", options->from, "Language of the source (default: told by the script of each line)");
   command->add_option("--to", options->to, "Language of the target");
   command->add_option("--symmetrise", options->symmetrise, "forward, backward, intersection, union, grow-diag, grow-diag-final or grow-diag-final-and")
-      ->capture_default_str();
-  command->add_option("--rule", options->rule, "largest: each target word with the source word it reads most; threshold")->capture_default_str();
-  command->add_option("--threshold", options->threshold, "Least weight of a link with --rule threshold")->capture_default_str();
-  command->add_option("--layers", options->layers, "Decoder layers read, from 0, -1 the last (default: the last but one)")->delimiter(',')->allow_extra_args(false);
-  command->add_option("--heads", options->heads, "Heads read (default: the mean of all)")->delimiter(',')->allow_extra_args(false);
+      ->show_default();
+  command->add_option("--rule", options->rule, "largest: each target word with the source word it reads most; threshold")->show_default();
+  command->add_option("--threshold", options->threshold, "Least weight of a link with --rule threshold")->show_default();
+  command->add_list("--layers", options->layers, "Decoder layers read, from 0, -1 the last (default: the last but one)");
+  command->add_list("--heads", options->heads, "Heads read (default: the mean of all)");
   command->add_flag("--after", options->after, "Read the step after a word, which reads the word itself (Shift-Att)");
-  command->add_option("--source-words", options->source_words, "Words of the source: word, character, blank or token")->capture_default_str();
-  command->add_option("--target-words", options->target_words, "The same for the target")->capture_default_str();
+  command->add_option("--source-words", options->source_words, "Words of the source: word, character, blank or token")->show_default();
+  command->add_option("--target-words", options->target_words, "The same for the target")->show_default();
   command->add_option("--reference", options->reference, "Alignments to compare with, in Pharaoh format (p for possible links)");
   command->add_flag("--words", options->words, "Print the words instead of their numbers");
   add_read_options(*command, options->read, true);

@@ -1,5 +1,6 @@
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "attend/bench.h"
 #include "attend/error.h"
@@ -129,31 +130,30 @@ void bench_statistics_shapes(const Options& options, const Globals& globals) {
 
 }  // namespace
 
-void add_bench(CLI::App& program, Globals& globals) {
-  CLI::App* command = program.add_subcommand("bench", "Measure speed on this machine");
-  command->require_subcommand(1);
+void add_bench(Command& program, Globals& globals) {
+  Command* command = program.add_command("bench", "Measure speed on this machine");
+  command->require_command();
   auto options = std::make_shared<Options>();
 
-  CLI::App* attention = command->add_subcommand("attention", "Attention kernels as a share of the machine's peak, after a check against float64");
+  Command* attention = command->add_command("attention", "Attention kernels as a share of the machine's peak, after a check against float64");
   attention->add_option("--only", options->attention.only, "Only shapes whose name holds this");
-  attention->add_option("--pass", options->attention.pass, "forward or backward (default: both)")->check(CLI::IsMember({"forward", "backward"}));
-  attention->add_option("--target", options->attention.target, "Instruction set to force instead of the best")->check(CLI::IsMember(instruction_sets()));
-  attention->add_option("--seconds", options->attention.seconds, "Time for each shape")->capture_default_str()->check(above_zero());
+  attention->add_option("--pass", options->attention.pass, "forward or backward (default: both)")->check(one_of({"forward", "backward"}));
+  attention->add_option("--target", options->attention.target, "Instruction set to force instead of the best")->check(one_of(instruction_sets()));
+  attention->add_option("--seconds", options->attention.seconds, "Time for each shape")->show_default()->check(above_zero());
   attention->footer(
       "Examples:\n"
       "  attend bench attention --only self_1024 --pass forward\n"
       "  attend bench attention --threads 1 --seconds 2 --json");
   attention->callback([options, &globals] { bench_attention_shapes(*options, globals); });
 
-  CLI::App* statistics = command->add_subcommand("statistics", "Attention with all statistics beside plain attention, after a check against float64");
-  statistics->add_option("--rows", options->statistics.rows, "Queries and keys")->delimiter(',')->allow_extra_args(false)->capture_default_str();
-  statistics->add_option("--heads", options->statistics.heads, "Heads")->capture_default_str();
-  statistics->add_option("--head-dim", options->statistics.head_dim, "Width of a head")->capture_default_str();
-  statistics->add_option("--top", options->statistics.top, "So many largest keys of every row")
-      ->delimiter(',')->allow_extra_args(false)->capture_default_str();
-  statistics->add_option("--target", options->statistics.target, "Instruction set to force");
+  Command* statistics = command->add_command("statistics", "Attention with all statistics beside plain attention, after a check against float64");
+  statistics->add_list("--rows", options->statistics.rows, "Queries and keys")->show_default();
+  statistics->add_option("--heads", options->statistics.heads, "Heads")->show_default();
+  statistics->add_option("--head-dim", options->statistics.head_dim, "Width of a head")->show_default();
+  statistics->add_list("--top", options->statistics.top, "So many largest keys of every row")->show_default();
+  statistics->add_option("--target", options->statistics.target, "Instruction set to force")->check(one_of(instruction_sets()));
   statistics->add_option("--seconds", options->statistics.seconds, "Time for each line; at least five rounds")
-      ->capture_default_str()->check(CLI::PositiveNumber);
+      ->show_default()->check(above_zero());
   statistics->footer(
       "Statistics: entropy, mean distance, weight on the first key, the query itself, the one before and a list of keys, the\n"
       "largest keys, log-sum-exp, of all rows and heads. more scratch: memory beyond inputs and outputs, beyond that of plain\n"
@@ -163,11 +163,11 @@ void add_bench(CLI::App& program, Globals& globals) {
       "  attend --threads 1 bench statistics --rows 512,2048,8192 --top 8");
   statistics->callback([options, &globals] { bench_statistics_shapes(*options, globals); });
 
-  CLI::App* training = command->add_subcommand("training", "Target tokens a second of a recipe's training steps");
+  Command* training = command->add_command("training", "Target tokens a second of a recipe's training steps");
   training->add_option("recipe", options->recipe, "TOML file")->required()->type_name("RECIPE");
   training->add_option("--data", options->data, "Folder that the recipe's data paths are in")->type_name("FOLDER");
-  training->add_option("--steps", options->steps, "Steps of a round")->capture_default_str()->check(at_least(1));
-  training->add_option("--rounds", options->rounds, "Rounds after the warm-up")->capture_default_str()->check(at_least(1));
+  training->add_option("--steps", options->steps, "Steps of a round")->show_default()->check(at_least(1));
+  training->add_option("--rounds", options->rounds, "Rounds after the warm-up")->show_default()->check(at_least(1));
   training->footer(
       "Examples:\n"
       "  attend bench training recipe/tatoeba-zh-en.toml\n"
@@ -179,13 +179,13 @@ void add_bench(CLI::App& program, Globals& globals) {
     print_rates(out, globals, "training", recipe.title, "target tokens/s", bench_training(recipe, options->data, options->steps, options->rounds));
   });
 
-  CLI::App* translation = command->add_subcommand("translation", "Sentences a second, text to text");
+  Command* translation = command->add_command("translation", "Sentences a second, text to text");
   translation->add_option("file", options->file, "File of lines")->required()->type_name("FILE");
-  translation->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->capture_default_str();
+  translation->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->show_default();
   translation->add_option("--to", options->to, "Language wanted (default: told by the script of each line)");
-  translation->add_option("--strategy", options->strategy, "greedy or beam")->capture_default_str()->check(CLI::IsMember({"greedy", "beam"}));
-  translation->add_option("--batch-size", options->batch_size, "Lines computed at once")->capture_default_str()->check(at_least(1));
-  translation->add_option("--rounds", options->rounds, "Rounds after the warm-up")->capture_default_str()->check(at_least(1));
+  translation->add_option("--strategy", options->strategy, "greedy or beam")->show_default()->check(one_of({"greedy", "beam"}));
+  translation->add_option("--batch-size", options->batch_size, "Lines computed at once")->show_default()->check(at_least(1));
+  translation->add_option("--rounds", options->rounds, "Rounds after the warm-up")->show_default()->check(at_least(1));
   translation->footer(
       "Examples:\n"
       "  attend bench translation data/tatoeba-zh-en/test.zh.gz\n"
@@ -203,14 +203,14 @@ void add_bench(CLI::App& program, Globals& globals) {
                 bench_translation(translator, lines.lines, translate, options->rounds));
   });
 
-  CLI::App* importance = command->add_subcommand("importance", "First-order effects of every edge, and exact cuts, beside whole runs");
-  importance->add_option("--model,-m", options->model, "Folder of a translator, or the name of one that ships")->capture_default_str();
-  importance->add_option("--tokens", options->tokens, "Tokens of the source and of the target")->capture_default_str()->check(CLI::Range(2, 4096));
-  importance->add_option("--cuts", options->cuts, "Edges to cut")->capture_default_str()->check(CLI::PositiveNumber);
-  importance->add_option("--rounds", options->rounds, "Rounds of both ways in turns")->capture_default_str()->check(CLI::PositiveNumber);
+  Command* importance = command->add_command("importance", "First-order effects of every edge, and exact cuts, beside whole runs");
+  importance->add_option("--model,-m", options->model, "Folder of a translator, or the name of one that ships")->show_default();
+  importance->add_option("--tokens", options->tokens, "Tokens of the source and of the target")->show_default()->check(between(2, 4096));
+  importance->add_option("--cuts", options->cuts, "Edges to cut")->show_default()->check(at_least(1));
+  importance->add_option("--rounds", options->rounds, "Rounds of both ways in turns")->show_default()->check(at_least(1));
   importance->add_option("--target", options->target, "logit (of the last token) or log_probability (of all tokens)")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"logit", "log_probability"}));
+      ->show_default()
+      ->check(one_of({"logit", "log_probability"}));
   importance->callback([options, &globals] { bench_importance_of(*options, globals); });
   command->footer(
       "Examples:\n"

@@ -13,42 +13,34 @@ namespace {
 // A command with what may follow it: "bench attention".
 struct Completed {
   std::string name, description;
-  const CLI::App* command = nullptr;
+  const Command* command = nullptr;
   std::vector<std::string> below;  // names of commands
 };
 
-void collect(const CLI::App& command, const std::string& name, std::vector<Completed>& all) {
-  Completed entry{name, command.get_description(), &command, {}};
-  const auto below = command.get_subcommands([](const CLI::App*) { return true; });
-  for (const CLI::App* each : below) entry.below.push_back(each->get_name());
+void collect(const Command& command, const std::string& name, std::vector<Completed>& all) {
+  Completed entry{name, command.description(), &command, {}};
+  for (const auto& each : command.commands()) entry.below.push_back(each->name());
   all.push_back(std::move(entry));
-  for (const CLI::App* each : below) collect(*each, name.empty() ? each->get_name() : name + " " + each->get_name(), all);
+  for (const auto& each : command.commands()) collect(*each, name.empty() ? each->name() : name + " " + each->name(), all);
 }
 
-std::vector<Completed> all_commands(const CLI::App& program) {
+std::vector<Completed> all_commands(const Command& program) {
   std::vector<Completed> all;
   collect(program, "", all);
   return all;
 }
 
 // "--model", "-m"
-std::vector<std::string> names_of(const CLI::Option& option) {
+std::vector<std::string> names_of(const Option& option) {
   std::vector<std::string> names;
-  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
-  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  for (const std::string& name : option.long_names()) names.push_back("--" + name);
+  for (const std::string& name : option.short_names()) names.push_back("-" + name);
   return names;
 }
 
 // The values that an option or a positional argument may have; none: anything.
-std::vector<std::string> values_of(const CLI::Option& option) {
-  if (option.check_lname("model") || option.check_name("model")) return shipped_models();
-  std::vector<std::string> values;
-  const std::string type = option.get_type_name();
-  const std::size_t begin = type.find('{'), end = type.find('}');
-  if (begin == std::string::npos || end == std::string::npos) return values;
-  std::istringstream list(type.substr(begin + 1, end - begin - 1));
-  for (std::string value; std::getline(list, value, ',');) values.push_back(value);
-  return values;
+std::vector<std::string> values_of(const Option& option) {
+  return option.name() == "--model" || option.name() == "model" ? shipped_models() : option.choices();
 }
 
 std::string joined(const std::vector<std::string>& words) {
@@ -57,17 +49,16 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-std::string bash(const CLI::App& program) {
+std::string bash(const Command& program) {
   std::string commands, words, values, arguments, takers;
   std::set<std::string> nested;
-  const auto taking = [](const CLI::Option& option) { return option.get_items_expected_max() > 0; };
-  for (const CLI::Option* option : program.get_options())
-    if (taking(*option))
+  for (const auto& option : program.options())
+    if (option->takes_value())
       for (const std::string& name : names_of(*option)) takers += (takers.empty() ? "" : "|") + name;
   for (const Completed& entry : all_commands(program)) {
     std::vector<std::string> options;
-    for (const CLI::App* app : {entry.command, &program})
-      for (const CLI::Option* option : app->get_options())
+    for (const Command* command : {entry.command, &program})
+      for (const auto& option : command->options())
         for (const std::string& name : names_of(*option))
           if (std::find(options.begin(), options.end(), name) == options.end()) options.push_back(name);
     words += "    '" + entry.name + "') words='" + joined(options) + "' ;;\n";
@@ -75,15 +66,15 @@ std::string bash(const CLI::App& program) {
       commands += "    '" + entry.name + "') words='" + joined(entry.below) + "' ;;\n";
       if (!entry.name.empty()) nested.insert(entry.name);
     }
-    for (const CLI::Option* option : entry.command->get_options()) {
-      if (!taking(*option)) continue;
+    for (const auto& option : entry.command->options()) {
+      if (!option->takes_value()) continue;
       const std::string list = joined(values_of(*option));
       for (const std::string& name : names_of(*option)) values += "    '" + entry.name + " " + name + "') words='" + list + "'; valued=1 ;;\n";
-      if (option->get_positional() && !list.empty()) arguments += "    '" + entry.name + "') words='" + list + "' ;;\n";
+      if (option->positional() && !list.empty()) arguments += "    '" + entry.name + "') words='" + list + "' ;;\n";
     }
   }
-  for (const CLI::Option* option : program.get_options())
-    if (taking(*option))
+  for (const auto& option : program.options())
+    if (option->takes_value())
       for (const std::string& name : names_of(*option)) values += "    *' " + name + "') valued=1 ;;\n";
   std::string going_deeper;
   for (const std::string& name : nested) going_deeper += (going_deeper.empty() ? "" : "|") + ("'" + name + "'");
@@ -125,7 +116,7 @@ std::string quoted(std::string text) {
   return "'" + text + "'";
 }
 
-std::string fish(const CLI::App& program) {
+std::string fish(const Command& program) {
   std::string text;
   for (const Completed& entry : all_commands(program)) {
     std::string condition;
@@ -133,19 +124,19 @@ std::string fish(const CLI::App& program) {
     for (std::string name; names >> name;) condition += (condition.empty() ? "" : "; and ") + ("__fish_seen_subcommand_from " + name);
     const std::string line = "complete -c attend" + (condition.empty() ? "" : " -n " + quoted(condition));
     const std::string deeper = condition.empty() ? "__fish_use_subcommand" : condition + "; and not __fish_seen_subcommand_from " + joined(entry.below);
-    for (const CLI::App* below : entry.command->get_subcommands([](const CLI::App*) { return true; }))
-      text += "complete -c attend -f -n " + quoted(deeper) + " -a " + below->get_name() + " -d " + quoted(below->get_description()) + "\n";
-    for (const CLI::Option* option : entry.command->get_options()) {
+    for (const auto& below : entry.command->commands())
+      text += "complete -c attend -f -n " + quoted(deeper) + " -a " + below->name() + " -d " + quoted(below->description()) + "\n";
+    for (const auto& option : entry.command->options()) {
       const std::string values = joined(values_of(*option));
-      if (!option->nonpositional()) {
+      if (names_of(*option).empty()) {
         if (!values.empty()) text += line + " -a " + quoted(values) + "\n";
         continue;
       }
       std::string flags;
-      for (const std::string& name : option->get_lnames()) flags += " -l " + name;
-      for (const std::string& name : option->get_snames()) flags += " -s " + name;
-      if (option->get_items_expected_max() > 0) flags += values.empty() ? " -r" : " -x -a " + quoted(values);
-      text += line + flags + " -d " + quoted(option->get_description()) + "\n";
+      for (const std::string& name : option->long_names()) flags += " -l " + name;
+      for (const std::string& name : option->short_names()) flags += " -s " + name;
+      if (option->takes_value()) flags += values.empty() ? " -r" : " -x -a " + quoted(values);
+      text += line + flags + " -d " + quoted(option->description()) + "\n";
     }
   }
   return text;
@@ -153,10 +144,10 @@ std::string fish(const CLI::App& program) {
 
 }  // namespace
 
-void add_completion(CLI::App& program, Globals&) {
-  CLI::App* command = program.add_subcommand("completion", "Print the completion script of a shell");
+void add_completion(Command& program, Globals&) {
+  Command* command = program.add_command("completion", "Print the completion script of a shell");
   auto shell = std::make_shared<std::string>();
-  command->add_option("shell", *shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  command->add_option("shell", *shell, "bash, zsh or fish")->required()->check(one_of({"bash", "zsh", "fish"}));
   command->footer(
       "Examples:\n"
       "  source <(attend completion bash)\n"

@@ -1,4 +1,5 @@
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "attend/checkpoint.h"
 #include "attend/recipe.h"
@@ -84,10 +85,10 @@ void run(const Options& options, const Globals& globals) {
 
 }  // namespace
 
-void add_describe(CLI::App& program, Globals& globals) {
-  CLI::App* command = program.add_subcommand("describe", "What a model is made of; what a recipe may say");
+void add_describe(Command& program, Globals& globals) {
+  Command* command = program.add_command("describe", "What a model is made of; what a recipe may say");
   auto options = std::make_shared<Options>();
-  command->add_option("model,--model,-m", options->model, "Model folder, or the name of a model that ships")->capture_default_str();
+  command->add_option("model,--model,-m", options->model, "Model folder, or the name of a model that ships")->show_default();
   command->add_flag("--sites", options->sites, "List the sites");
   command->add_flag("--parameters", options->parameters, "List the parameters");
   command->add_flag("--recipe-keys", options->recipe_keys, "Print every key of a training recipe with its meaning (Markdown; with --json one object a key)");

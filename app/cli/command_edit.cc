@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "attend/edits.h"
@@ -226,18 +227,18 @@ void run(Options& options, const Globals& globals) {
 
 }  // namespace
 
-void add_edit(CLI::App& program, Globals& globals) {
-  CLI::App* command = program.add_subcommand("edit", "Change what a model computes, and see what comes of it");
+void add_edit(Command& program, Globals& globals) {
+  Command* command = program.add_command("edit", "Change what a model computes, and see what comes of it");
   auto options = std::make_shared<Options>();
   options->subject.add_to(*command);
   command->add_option("--edits,-e", options->file, "Edit file (JSON) of this model and text")->type_name("FILE");
-  command->add_option("--edit", options->edits, "One more edit, as a JSON object of an edit file")->type_name("JSON")->allow_extra_args(false);
-  command->add_option("--without", options->without, "Leave out the edit of this name")->type_name("NAME")->allow_extra_args(false);
+  command->add_option("--edit", options->edits, "One more edit, as a JSON object of an edit file")->type_name("JSON")->one_each();
+  command->add_option("--without", options->without, "Leave out the edit of this name")->type_name("NAME")->one_each();
   command->add_option("--save", options->save, "Write all edits to an edit file")->type_name("FILE");
   command->add_flag("--cached", options->cached, "Read the text token by token through the KV cache");
   command->add_flag("--allow-untouched", options->allow_untouched, "Do not refuse edits that touch nothing");
   command->add_flag("--no-generation", options->no_generation, "Compare the given text only; write no new one");
-  command->add_option("--top", options->top, "Tokens compared in the picture of outcomes, twice as many")->capture_default_str()->check(CLI::PositiveNumber);
+  command->add_option("--top", options->top, "Tokens compared in the picture of outcomes, twice as many")->show_default()->check(at_least(1));
   options->files.add_to(*command);
   command->footer(
       "Kinds of edits: zero, mean, patch, noise (values at a site); set, add, scale, forbid, lock (scores of an attention);\n"

@@ -1,4 +1,5 @@
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "attend/metrics.h"
 #include "attend/scripts.h"
@@ -72,14 +73,14 @@ void run(const Options& options, const Globals& globals) {
 
 }  // namespace
 
-void add_eval(CLI::App& program, Globals& globals) {
-  CLI::App* command = program.add_subcommand("eval", "BLEU and chrF of any two files");
+void add_eval(Command& program, Globals& globals) {
+  Command* command = program.add_command("eval", "BLEU and chrF of any two files");
   auto options = std::make_shared<Options>();
   command->add_option("--hypotheses", options->hypotheses, "File of translations, one a line")->required()->type_name("FILE");
   command->add_option("--references", options->references, "File of reference translations")->required()->type_name("FILE");
   command->add_option("--tokenizer", options->tokenizer, "How BLEU cuts words; auto: zh for Chinese references, else 13a")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "13a", "zh", "char", "intl", "none"}));
+      ->show_default()
+      ->check(one_of({"auto", "13a", "zh", "char", "intl", "none"}));
   command->add_flag("--lower-case", options->lower_case, "Compare without case");
   add_read_options(*command, options->read);
   command->footer("Example:\n  attend eval --hypotheses mine.txt --references theirs.txt --json");

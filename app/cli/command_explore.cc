@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "explorer/explorer.h"
@@ -64,9 +65,9 @@ void run(const Options& options, const Globals& globals) {
 
 }  // namespace
 
-void add_explore(CLI::App& program, Globals& globals) {
-  CLI::App* command =
-      program.add_subcommand("explore", "Open a page on attention: lessons, a workbench, a model from inside");
+void add_explore(Command& program, Globals& globals) {
+  Command* command =
+      program.add_command("explore", "Open a page on attention: lessons, a workbench, a model from inside");
   auto options = std::make_shared<Options>();
   command->add_option("model", options->model,
                       "Model folder, or the name of a model that ships (default: the translator)");
@@ -74,10 +75,10 @@ void add_explore(CLI::App& program, Globals& globals) {
       ->add_option("--models", options->folders,
                    "Folder of model folders to choose from, such as a run's (default: those that ship)")
       ->type_name("FOLDER")
-      ->allow_extra_args(false);
-  command->add_option("--port", options->port, "Port to listen at; 0: any that is free")->capture_default_str();
+      ->one_each();
+  command->add_option("--port", options->port, "Port to listen at; 0: any that is free")->show_default();
   command->add_option("--host", options->host, "Address to listen at; others than 127.0.0.1 let other machines in")
-      ->capture_default_str();
+      ->show_default();
   command->add_flag("--no-browser", options->no_browser, "Only print the address");
   command->footer(
       "Examples:\n"

@@ -2,6 +2,7 @@
 
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "attend/translate.h"
 #include "commands.h"
@@ -86,13 +87,13 @@ void run(Options& options, const Globals& globals) {
 
 }  // namespace
 
-void add_generate(CLI::App& program, Globals& globals) {
-  CLI::App* command = program.add_subcommand("generate", "Go on writing from a beginning");
+void add_generate(Command& program, Globals& globals) {
+  Command* command = program.add_command("generate", "Go on writing from a beginning");
   auto options = std::make_shared<Options>();
   options->decode.decode.temperature = 0.8;
   options->decode.decode.top_p = 0.95;
   command->add_option("prompts", options->prompts, "Beginnings; none: an empty one")->type_name("TEXT");
-  command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->capture_default_str();
+  command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->show_default();
   command->add_option("--file,-f", options->input.files, "Read beginnings from a file, one a line; -: standard input")->expected(1)->type_name("FILE");
   add_read_options(*command, options->input.read);
   options->decode.add_to(*command, Strategy::sample);

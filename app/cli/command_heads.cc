@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "attend/files.h"
 #include "attend/heads.h"
@@ -142,21 +143,21 @@ void run(const Options& options, const Globals& globals) {
 
 }  // namespace
 
-void add_heads(CLI::App& program, Globals& globals) {
-  CLI::App* command = program.add_subcommand("heads", "What every head does over a corpus: find heads by behaviour");
+void add_heads(Command& program, Globals& globals) {
+  Command* command = program.add_command("heads", "What every head does over a corpus: find heads by behaviour");
   auto options = std::make_shared<Options>();
   command->add_option("files", options->files, "Source and target file of a translator; files of lines otherwise")->type_name("FILE...");
-  command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->capture_default_str();
+  command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->show_default();
   command->add_option("--to", options->to, "Language of the target (default: told by the script of each source)");
   command->add_flag("--both", options->both, "Read each pair in both directions, too: scores how far their alignments agree");
   command->add_option("--reference", options->reference, "Word alignments of the pairs, in Pharaoh format: scores alignment errors");
   command->add_flag("--repeated", options->repeated, "Random tokens that repeat instead of a corpus: shows induction heads");
-  command->add_option("--limit", options->limit, "Items read at most")->check(CLI::PositiveNumber);
+  command->add_option("--limit", options->limit, "Items read at most")->check(at_least(1));
   command->add_option("--behaviour,--behavior", options->behaviour, "Rank by this behaviour only");
-  command->add_option("--most", options->most, "Heads listed for each behaviour")->capture_default_str()->check(CLI::PositiveNumber);
+  command->add_option("--most", options->most, "Heads listed for each behaviour")->show_default()->check(at_least(1));
   command->add_option("--like", options->like, "Heads that look where this one looks")->type_name("HEAD");
   command->add_option("--compare", options->compare, "A report written before (.json): show how much each score rose since");
-  command->add_option("--output,-o", options->outputs, "Write all scores as .csv or .json")->type_name("FILE")->allow_extra_args(false);
+  command->add_option("--output,-o", options->outputs, "Write all scores as .csv or .json")->type_name("FILE")->one_each();
   add_read_options(*command, options->read, true);
   command->footer(
       "Examples:\n"

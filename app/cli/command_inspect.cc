@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "attend/inspect.h"
 #include "commands.h"
@@ -173,16 +174,15 @@ void run(Options& options, const Globals& globals) {
 
 }  // namespace
 
-void add_inspect(CLI::App& program, Globals& globals) {
-  CLI::App* command = program.add_subcommand("inspect", "What every head looks at, what it writes, and what matters");
+void add_inspect(Command& program, Globals& globals) {
+  Command* command = program.add_command("inspect", "What every head looks at, what it writes, and what matters");
   auto options = std::make_shared<Options>();
   options->subject.add_to(*command);
-  command->add_option("--attention", options->inspect.attentions, "encoder, decoder or cross (default: all there are)")
-      ->delimiter(',')->allow_extra_args(false);
-  command->add_option("--layers", options->inspect.layers, "Layers from 0, -1 the last (default: all)")->delimiter(',')->allow_extra_args(false);
-  command->add_option("--heads", options->inspect.heads, "Heads from 0, -1 the last (default: all)")->delimiter(',')->allow_extra_args(false);
+  command->add_list("--attention", options->inspect.attentions, "encoder, decoder or cross (default: all there are)");
+  command->add_list("--layers", options->inspect.layers, "Layers from 0, -1 the last (default: all)");
+  command->add_list("--heads", options->inspect.heads, "Heads from 0, -1 the last (default: all)");
   command->add_flag("--mean-heads", options->inspect.mean_heads, "One matrix a layer: the mean over its heads");
-  command->add_option("--group", options->group, "Show tokens as token, character, word or blank-separated")->capture_default_str();
+  command->add_option("--group", options->group, "Show tokens as token, character, word or blank-separated")->show_default();
   command->add_option("--source-words", options->inspect.source_words, "The source with blanks between its words, to group by these");
   command->add_option("--target-words", options->inspect.target_words, "The same of the target, or of the text of a single stack");
   command->add_flag("--no-write", options->no_write, "Leave out weight x norm of what an edge writes");
@@ -191,7 +191,7 @@ void add_inspect(CLI::App& program, Globals& globals) {
   command->add_option("--at", options->at, "Position whose next token is explained (default: where TOKEN comes, else the last)")->type_name("N");
   command->add_flag("--sequence", options->sequence, "Explain the log-probability of the whole text");
   command->add_option("--exact", options->inspect.exact, "Cut so many edges for real, those with the largest first-order effects")->type_name("N");
-  command->add_option("--rows", options->rows, "Edges listed")->capture_default_str()->check(CLI::PositiveNumber);
+  command->add_option("--rows", options->rows, "Edges listed")->show_default()->check(at_least(1));
   options->files.add_to(*command);
   command->footer(
       "Examples:\n"

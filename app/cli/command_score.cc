@@ -1,5 +1,6 @@
 #include <cmath>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "attend/translate.h"
 #include "commands.h"
@@ -89,11 +90,11 @@ void run(const Options& options, const Globals& globals) {
 
 }  // namespace
 
-void add_score(CLI::App& program, Globals& globals) {
-  CLI::App* command = program.add_subcommand("score", "Log-probability and perplexity of given text");
+void add_score(Command& program, Globals& globals) {
+  Command* command = program.add_command("score", "Log-probability and perplexity of given text");
   auto options = std::make_shared<Options>();
   command->add_option("files", options->files, "Source and target file of a translator; one file of lines otherwise")->required()->type_name("FILE");
-  command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->capture_default_str();
+  command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->show_default();
   command->add_option("--from", options->from, "Language of the source (default: told by the script of each line)");
   command->add_option("--to", options->to, "Language of the target");
   command->add_flag("--by-token", options->by_token, "Also the log-probability of every token (with --json: \"tokens\")");

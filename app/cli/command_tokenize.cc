@@ -1,5 +1,6 @@
 #include <charconv>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "attend/tokenizer.h"
 #include "commands.h"
@@ -78,10 +79,10 @@ void run(const Options& options, const Globals& globals) {
 
 }  // namespace
 
-void add_tokenize(CLI::App& program, Globals& globals) {
-  CLI::App* command = program.add_subcommand("tokenize", "Cut text into the tokens of a model, or join them again");
+void add_tokenize(Command& program, Globals& globals) {
+  Command* command = program.add_command("tokenize", "Cut text into the tokens of a model, or join them again");
   auto options = std::make_shared<Options>();
-  command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->capture_default_str();
+  command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->show_default();
   command->add_option("--tokenizer", options->tokenizer, "Tokenizer folder or SentencePiece .model file instead of a model's")->type_name("PATH");
   command->add_flag("--target", options->target, "The decoder's tokenizer, where it is another than the encoder's");
   command->add_flag("--ids", options->ids, "Print ids instead of pieces");

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "attend/error.h"
@@ -40,8 +41,8 @@ struct Options {
 };
 
 void run(const Options& options, const Globals& globals) {
-  if (options.recipe.empty() && !options.resume) throw CLI::RequiredError("RECIPE");
-  if (options.recipe.empty() && options.output.empty()) throw CLI::RequiredError("--output, the folder of the run to resume,");
+  if (options.recipe.empty() && !options.resume) throw WrongCall("RECIPE is required");
+  if (options.recipe.empty() && options.output.empty()) throw WrongCall("--output, the folder of the run to resume, is required");
   const Recipe recipe = options.recipe.empty() ? source_of_run(options.output).recipe : load_recipe(options.recipe);
   TrainOptions train_options;
   train_options.run_folder = options.output.empty() ? "runs/" + std::filesystem::path(options.recipe).stem().string() : options.output;
@@ -100,8 +101,8 @@ void run(const Options& options, const Globals& globals) {
 
 }  // namespace
 
-void add_train(CLI::App& program, Globals& globals) {
-  CLI::App* command = program.add_subcommand("train", "Train a model by a recipe");
+void add_train(Command& program, Globals& globals) {
+  Command* command = program.add_command("train", "Train a model by a recipe");
   auto options = std::make_shared<Options>();
   command->add_option("recipe", options->recipe, "TOML file; `attend describe --recipe-keys` lists what it may say (with --resume: that of the run)")->type_name("RECIPE");
   command->add_option("--output,-o", options->output, "Run folder for checkpoints, log and loss curve (default: runs/NAME)")->type_name("FOLDER");

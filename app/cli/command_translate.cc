@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "attend/translate.h"
@@ -104,18 +105,18 @@ void run(Options& options, const Globals& globals) {
 
 }  // namespace
 
-void add_translate(CLI::App& program, Globals& globals) {
-  CLI::App* command = program.add_subcommand("translate", "Translate lines, and show what each word read");
+void add_translate(Command& program, Globals& globals) {
+  Command* command = program.add_command("translate", "Translate lines, and show what each word read");
   auto options = std::make_shared<Options>();
-  command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->capture_default_str();
+  command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->show_default();
   options->input.add_to(*command, "Files of lines, plain or .gz or .xz; - or none: standard input");
   command->add_option("--from", options->translate.from, "Language of the input (default: told by the script of each line)");
   command->add_option("--to", options->translate.to, "Language wanted");
   command->add_flag("--show-attention,-a", options->show_attention, "Under each translation, where each word of it read in the source");
   command->add_flag("--by-token", options->by_token, "Show tokens as the model sees them instead of words");
-  add_number_list(*command, "--layers", options->translate.alignment.layers,
+  command->add_list("--layers", options->translate.alignment.layers,
                   "Decoder layers shown as their mean: 0,3 or -1 (the last); default: the last but one");
-  add_number_list(*command, "--heads", options->translate.alignment.heads, "Heads shown as their mean, from 0 (default: all)");
+  command->add_list("--heads", options->translate.alignment.heads, "Heads shown as their mean, from 0 (default: all)");
   command->add_option("--prefix", options->translate.prefix, "Text that every translation must begin with");
   command->add_flag("--scores", options->show_scores, "Print the score before each translation, separated by a tab");
   options->decode.add_to(*command, Strategy::beam);

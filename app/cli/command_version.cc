@@ -1,4 +1,5 @@
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "attend/bench.h"
 #include "attend/error.h"
@@ -10,8 +11,8 @@
 
 namespace attend::cli {
 
-void add_version(CLI::App& program, Globals& globals) {
-  CLI::App* command = program.add_subcommand("version", "Print the version and what this machine offers");
+void add_version(Command& program, Globals& globals) {
+  Command* command = program.add_command("version", "Print the version and what this machine offers");
   command->callback([&globals] {
     Output out;
     if (globals.json) {
@@ -30,20 +31,20 @@ void add_version(CLI::App& program, Globals& globals) {
   });
 }
 
-void add_help(CLI::App& program, Globals&) {
-  CLI::App* command = program.add_subcommand("help", "Help on a command");
+void add_help(Command& program, Globals&) {
+  Command* command = program.add_command("help", "Help on a command");
   auto names = std::make_shared<std::vector<std::string>>();
   command->add_option("command", *names, "The command: translate, bench attention, ...")->type_name("COMMAND");
   command->callback([names, &program] {
-    const CLI::App* named = &program;
+    const Command* named = &program;
     std::string before;
     for (const std::string& name : *names) {
-      before += (before.empty() ? "" : " ") + named->get_name();
+      before += (before.empty() ? "" : " ") + named->name();
       std::vector<std::string> known;
-      const CLI::App* next = nullptr;
-      for (const CLI::App* each : named->get_subcommands([](const CLI::App*) { return true; })) {
-        known.push_back(each->get_name());
-        if (each->get_name() == name) next = each;
+      const Command* next = nullptr;
+      for (const auto& each : named->commands()) {
+        known.push_back(each->name());
+        if (each->name() == name) next = each.get();
       }
       const std::string near = nearest_name(name, known);
       if (next == nullptr)
@@ -51,9 +52,7 @@ void add_help(CLI::App& program, Globals&) {
       named = next;
     }
     Output out;
-    // help() of the program would give that of the command in use: this one.
-    out.text(names->empty() ? program.get_formatter()->make_help(&program, program.get_name(), CLI::AppFormatMode::Normal)
-                            : named->help(before));
+    out.text(named->help(before));
     out.flush();
   });
 }

@@ -1,9 +1,10 @@
 // One function a command: adds it to the program. What it does runs from its callback.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
+
+#include "command_line.h"
 
 namespace attend::cli {
 
@@ -19,21 +20,21 @@ struct Globals {
   bool json = false;
 };
 
-void add_align(CLI::App& program, Globals& globals);
-void add_bench(CLI::App& program, Globals& globals);
-void add_train(CLI::App& program, Globals& globals);
-void add_translate(CLI::App& program, Globals& globals);
-void add_generate(CLI::App& program, Globals& globals);
-void add_edit(CLI::App& program, Globals& globals);
-void add_heads(CLI::App& program, Globals& globals);
-void add_inspect(CLI::App& program, Globals& globals);
-void add_score(CLI::App& program, Globals& globals);
-void add_eval(CLI::App& program, Globals& globals);
-void add_tokenize(CLI::App& program, Globals& globals);
-void add_describe(CLI::App& program, Globals& globals);
-void add_explore(CLI::App& program, Globals& globals);
-void add_completion(CLI::App& program, Globals& globals);
-void add_version(CLI::App& program, Globals& globals);
-void add_help(CLI::App& program, Globals& globals);
+void add_align(Command& program, Globals& globals);
+void add_bench(Command& program, Globals& globals);
+void add_train(Command& program, Globals& globals);
+void add_translate(Command& program, Globals& globals);
+void add_generate(Command& program, Globals& globals);
+void add_edit(Command& program, Globals& globals);
+void add_heads(Command& program, Globals& globals);
+void add_inspect(Command& program, Globals& globals);
+void add_score(Command& program, Globals& globals);
+void add_eval(Command& program, Globals& globals);
+void add_tokenize(Command& program, Globals& globals);
+void add_describe(Command& program, Globals& globals);
+void add_explore(Command& program, Globals& globals);
+void add_completion(Command& program, Globals& globals);
+void add_version(Command& program, Globals& globals);
+void add_help(Command& program, Globals& globals);
 
 }  // namespace attend::cli

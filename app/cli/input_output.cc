@@ -5,17 +5,18 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "attend/error.h"
 #include "attend/unicode.h"
 #include "terminal.h"
 
 namespace attend::cli {
+
+void Output::json(const Json& value) { line(value.dump(-1, ' ', false, Json::error_handler_t::replace)); }
 
 void Output::flush() {
   std::size_t done = 0;
@@ -35,7 +36,7 @@ void Output::flush() {
   text_.clear();
 }
 
-void InputOptions::add_to(CLI::App& command, const char* what) {
+void InputOptions::add_to(Command& command, const char* what) {
   command.add_option("files", files, what)->type_name("FILE");
   add_read_options(command, read);
 }
@@ -65,11 +66,11 @@ void InputOptions::each_batch(std::size_t batch, const std::function<void(const 
   }
 }
 
-void add_read_options(CLI::App& command, ReadOptions& read, bool pairs) {
+void add_read_options(Command& command, ReadOptions& read, bool pairs) {
   command.add_flag("--replace-invalid", read.replace_invalid, "Replace ill-formed UTF-8 by U+FFFD instead of refusing it");
   command.add_option("--longest-line", read.longest_line, "Refuse lines of more bytes than this")
       ->type_name("BYTES")
-      ->capture_default_str()
+      ->show_default()
       ->check(at_least(1));
   if (pairs) command.add_flag("--skip-empty", read.skip_empty, "Leave pairs with an empty side out");
   read.names = {"--replace-invalid", pairs ? "--skip-empty" : "", "--longest-line"};
@@ -81,37 +82,6 @@ std::string checked_argument(const std::string& text, const std::string& what, b
   if (replace_invalid) return replace_invalid_utf8(text);
   throw Error(ErrorKind::text, what, join("byte ", position + 1, " is not valid UTF-8"),
               "give it in UTF-8, or have such bytes replaced with --replace-invalid");
-}
-
-CLI::Validator at_least(std::int64_t least) {
-  return CLI::Validator(
-      [least](std::string& text) {
-        std::int64_t value = 0;
-        const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-        if (code != std::errc() || end != text.data() + text.size()) return join("'", text, "' is no whole number of at most 18 digits");
-        return value < least ? join("'", text, "' is too small: at least ", least) : std::string();
-      },
-      "");
-}
-
-CLI::Validator above_zero() {
-  return CLI::Validator(
-      [](std::string& text) {
-        char* end = nullptr;
-        const double value = std::strtod(text.c_str(), &end);
-        if (text.empty() || *end != '\0' || !std::isfinite(value)) return join("'", text, "' is no number");
-        return value > 0 ? std::string() : join("'", text, "' is not above 0");
-      },
-      "");
-}
-
-CLI::Option* add_number_list(CLI::App& command, const std::string& name, std::vector<int>& numbers, const std::string& what) {
-  // One argument of any number of numbers: fewer than CLI11's "unlimited", which its help would show as many arguments.
-  return command.add_option(name, numbers, what)
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->expected(1, CLI::detail::expected_max_vector_size / 16)
-      ->type_name("N,N,...");
 }
 
 namespace {

@@ -1,17 +1,17 @@
 // Lines in, lines out, models found: what the commands share.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "attend/checkpoint.h"
 #include "attend/corpus.h"
+#include "command_line.h"
 
 namespace attend::cli {
 
@@ -22,7 +22,7 @@ class Output {
  public:
   void line(std::string_view text) { text_ += text, text_ += '\n'; flush_if_long(); }
   void text(std::string_view text) { text_ += text; flush_if_long(); }
-  void json(const Json& value) { line(value.dump(-1, ' ', false, Json::error_handler_t::replace)); }
+  void json(const Json& value);
   void flush();
 
  private:
@@ -36,7 +36,7 @@ class Output {
 class ClosedPipe {};
 
 // How strictly text is read: --replace-invalid, --longest-line and, for pairs, --skip-empty.
-void add_read_options(CLI::App& command, ReadOptions& read, bool pairs = false);
+void add_read_options(Command& command, ReadOptions& read, bool pairs = false);
 
 // Some lines of one file.
 struct LineBatch {
@@ -53,7 +53,7 @@ struct InputOptions {
   std::vector<std::string> files;
   ReadOptions read;
 
-  void add_to(CLI::App& command, const char* what);
+  void add_to(Command& command, const char* what);
   // Calls take() with up to `batch` lines of a file at a time. A batch ends where more lines would have to be waited for:
   // who writes one line into a pipe and waits for the answer gets it. Files that cannot be opened are told of before the
   // first line is read.
@@ -62,12 +62,6 @@ struct InputOptions {
 
 // Text given on the command line; Error(text) calls it `what`. Ill-formed UTF-8 is replaced if asked for.
 std::string checked_argument(const std::string& text, const std::string& what, bool replace_invalid);
-
-// Checks of numbers, with messages that a person can read.
-CLI::Validator at_least(std::int64_t least);
-CLI::Validator above_zero();
-// "0,3" or "-1": whole numbers with commas between them.
-CLI::Option* add_number_list(CLI::App& command, const std::string& name, std::vector<int>& numbers, const std::string& what);
 
 // --model: a folder, or the name of one that ships ("tatoeba-zh-en"), found beside the program.
 std::filesystem::path find_model(const std::string& name);

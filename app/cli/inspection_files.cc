@@ -43,19 +43,19 @@ const ShownAttention& attention_of(const Inspection& inspection, const std::stri
 
 }  // namespace
 
-void InspectionFiles::add_to(CLI::App& command) {
+void InspectionFiles::add_to(Command& command) {
   command.add_option("--output,-o", names,
                      "Write files, told by their ending: .svg .png (pictures), .html (a page that stands alone), .csv .rows.csv "
                      ".heads.csv .json .npy .npz; {} in a name: the number of the text")
-      ->type_name("FILE")->allow_extra_args(false);
+      ->type_name("FILE")->one_each();
   command.add_option("--picture", picture, "matrix, lines, text, wall, measures, bars or rows (default: matrix, or wall for several heads)")
-      ->check(CLI::IsMember(pictures));
+      ->check(one_of({pictures.begin(), pictures.end()}));
   command.add_option("--measure", measure, "What a picture shows: weight, write (weight x norm), first_order or exact (default: weight)");
   command.add_option("--query", query, "The query whose row is brought out, from 0 (pictures text and lines)")->type_name("N");
   command.add_option("--title", title, "Title of pictures (default: made from what is shown)");
-  command.add_option("--theme", theme, "light or dark")->check(CLI::IsMember({"light", "dark"}))->capture_default_str();
-  command.add_option("--language", language, "Language of pictures and pages: en or zh")->check(CLI::IsMember({"en", "zh"}))->capture_default_str();
-  command.add_option("--scale", scale, "Pixels of a .png for one of the .svg; 3.125 is 300 dpi")->check(CLI::Range(0.1, 20.0))->capture_default_str();
+  command.add_option("--theme", theme, "light or dark")->check(one_of({"light", "dark"}))->show_default();
+  command.add_option("--language", language, "Language of pictures and pages: en or zh")->check(one_of({"en", "zh"}))->show_default();
+  command.add_option("--scale", scale, "Pixels of a .png for one of the .svg; 3.125 is 300 dpi")->check(between(0.1, 20.0))->show_default();
   command.add_flag("--logarithmic", logarithmic, "Shade weights on three decades: for long texts");
 }
 

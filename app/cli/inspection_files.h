@@ -1,12 +1,12 @@
 // --output FILE of the inspecting commands: what is written is told by the ending.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <string>
 #include <vector>
 
 #include "attend/pictures.h"
+#include "command_line.h"
 
 namespace attend::cli {
 
@@ -17,7 +17,7 @@ struct InspectionFiles {
   double scale = 2;
   bool logarithmic = false;
 
-  void add_to(CLI::App& command);
+  void add_to(Command& command);
   bool any() const { return !names.empty(); }
   // Error(argument): an ending that is not known, or one name for several subjects.
   void check(std::size_t subjects) const;

@@ -1,12 +1,12 @@
 // The texts that a command inspects: from the command line or a file, for one stack or two.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "attend/corpus.h"
 #include "attend/subject.h"
+#include "command_line.h"
 
 namespace attend::cli {
 
@@ -16,7 +16,7 @@ struct SubjectFlags {
   std::string target, to, file;
   ReadOptions read_options;
 
-  void add_to(CLI::App& command);
+  void add_to(Command& command);
   // At least one. Error(argument): none, or a target for several sources.
   std::vector<SubjectTexts> read(const ModelFolder& folder) const;
 };

@@ -132,6 +132,16 @@ TEST_F(Cli, MessagesUseTheWordsOfTheCommandLine) {
   expect("translate --show-atention", "unknown option '--show-atention'; did you mean --show-attention?");
   expect("train x.toml --steps 0", "'0' is too small: at least 1");
   expect("version --seed -1", "'-1' is no whole number from 0");
+  expect("version --threads two", "'two' is no whole number from 1 to 256");
+  expect("translate --beam-size many", "--beam-size: 'many' is no whole number");
+  expect("translate --length-penalty x", "--length-penalty: 'x' is no number");
+  expect("explore --port 99999", "--port: '99999' is out of range");
+  expect("inspect --scale 40 x", "'40' is not from 0.1 to 20");
+  expect("translate --strategy fastest", "'fastest' is none of greedy, sample, beam");
+  expect("bench attention --target nope", "Run `attend bench attention --help`");
+  expect("train", "RECIPE is required");
+  expect("bench", "attend bench does one of attention, training");
+  expect("inspect --layers 1,x a", "--layers: 'x' is no whole number");
   expect("translate --n-best 9", "add --beam-size 9");
   expect("translate --temperature 2", "add --strategy sample");
   expect("bench attention --only nope", "self_1024");
