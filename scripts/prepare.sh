@@ -3,12 +3,17 @@
 # need KIND...: installs the packages of these kinds (see cmake/packages.txt) that are missing. Without root it prints
 # the one line that would, and stops.
 need() {
-  local kinds missing=() package command
+  local kinds wanted=() installed missing=() package command
   kinds="^($(IFS='|'; echo "$*")) "
   while read -r _ package command; do
     if [ -n "$command" ] && command -v "$command" >/dev/null; then continue; fi
-    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+    wanted+=("$package")
   done < <(grep -E "$kinds" "$root/cmake/packages.txt")
+  # All at once: this runs at every start.
+  installed=$(dpkg-query -W -f='${Package}: ${Status}\n' "${wanted[@]}" 2>/dev/null || true)
+  for package in "${wanted[@]}"; do
+    [[ $'\n'$installed$'\n' == *$'\n'"$package: install ok installed"$'\n'* ]] || missing+=("$package")
+  done
   if [ ${#missing[@]} -eq 0 ]; then return 0; fi
   if ! command -v apt-get >/dev/null; then
     echo "attend: these packages are missing and this is no Debian system: ${missing[*]}" >&2

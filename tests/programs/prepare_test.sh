@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # scripts/prepare.sh on a small project: it builds at first, is silent when nothing changed, and builds again when a source
-# file was changed, added or removed.
+# file was changed, added or removed. It asks for packages only where they are missing.
 # prepare_test.sh SOURCE_FOLDER
 set -euo pipefail
 root=$(mktemp -d)
@@ -43,3 +43,13 @@ expect '' 'main.cc.o one.cc.o'
 rm "$root/parts/one.cc"
 expect 'attend: building what changed' 'main.cc.o'
 expect '' 'main.cc.o'
+
+# Packages: silent where all are there, else the line that installs the missing ones, for those who are not root.
+if command -v dpkg-query >/dev/null; then
+  mkdir "$root/cmake"
+  printf '%s\n' '# kinds' 'build coreutils' 'build no-such-package bash' 'test no-such-test-package' >"$root/cmake/packages.txt"
+  id() { echo 1000; }
+  [ -z "$(need build 2>&1)" ] || { echo "asks for what is there" >&2; exit 1; }
+  said=$( (need build test) 2>&1) && { echo "finds what is missing" >&2; exit 1; }
+  [[ $said == *'apt-get install --no-install-recommends no-such-test-package' ]] || { echo "said: $said" >&2; exit 1; }
+fi
