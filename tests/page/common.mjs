@@ -13,11 +13,12 @@ export const pageFolder = join(root, 'app/explorer/page');
 export const require = createRequire(join(pageFolder, 'package.json'));
 export const translator = join(root, 'weights/tatoeba-zh-en'), poet = join(root, 'weights/tang-quatrains');
 
+export const planted = process.env.PLANTED ?? join(root, 'build/dev/tests/page_planted_models');
 const program = process.env.ATTEND ?? join(root, 'build/dev/app/cli/attend');
 const browserPath = process.env.CHROMIUM ?? ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
 
 export async function serve(...args) {
-  const child = spawn(program, ['explore', ...args, '--no-browser', '--port', '0', '--models', join(root, 'weights')], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(program, ['explore', ...args, '--no-browser', ...(args.includes('--port') ? [] : ['--port', '0']), ...(args.includes('--models') ? [] : ['--models', join(root, 'weights')])], { stdio: ['ignore', 'pipe', 'pipe'] });
   const address = await new Promise((done, failed) => {
     let text = '';
     const read = (chunk) => { text += chunk; const found = /http:\/\/127\.0\.0\.1:\d+\//.exec(text); if (found) done(found[0]); };
@@ -27,7 +28,10 @@ export async function serve(...args) {
     child.on('exit', (code) => failed(new Error(`the server ended with ${code}: ${text}`)));
     setTimeout(() => failed(new Error(`the server said no address: ${text}`)), 20000).unref();
   });
-  return { address, stop: () => new Promise((done) => { child.on('exit', done); child.kill('SIGTERM'); setTimeout(() => child.kill('SIGKILL'), 3000).unref(); }), pid: child.pid };
+  // A test that fails must end, too: the server holds nothing up and dies with it.
+  for (const handle of [child, child.stdout, child.stderr]) handle.unref();
+  process.on('exit', () => child.kill('SIGKILL'));
+  return { address, stop: () => new Promise((done) => { child.ref(); child.on('exit', done); child.kill('SIGTERM'); setTimeout(() => child.kill('SIGKILL'), 3000).unref(); }), pid: child.pid };
 }
 
 // How much slower a machine is that others keep busy: runnable tasks a processor, 1 on a machine of one's own. Limits of time
@@ -50,7 +54,7 @@ export async function open(browser, server, hash = '', options = {}) {
   page.on('console', (message) => { if (message.type() === 'error' && !/status of (4|5)\d\d/.test(message.text())) page.problems.push(message.text()); });
   await context.route('**/*', (route) => {
     const url = route.request().url();
-    if (url.startsWith(server.address) || url.startsWith('blob:') || url.startsWith('data:')) return route.continue();
+    if (url.startsWith(server.address) || url.startsWith('file:') || url.startsWith('blob:') || url.startsWith('data:')) return route.continue();
     page.outside.push(url);
     return route.abort();
   });
@@ -91,3 +95,8 @@ export function random(seed) {
   let state = seed >>> 0;
   return () => { state = (state + 0x6d2b79f5) >>> 0; let z = state; z = Math.imul(z ^ (z >>> 15), z | 1); z ^= z + Math.imul(z ^ (z >>> 7), z | 61); return ((z ^ (z >>> 14)) >>> 0) / 4294967296; };
 }
+
+export const percentile = (sorted, share) => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))];
+
+// A measured figure: printed, and the lines of results/explorer.md when they are asked for (`node --test ... | grep FIGURE`).
+export const record = (what, figure) => console.log(`FIGURE | ${what} | ${figure} | load ${loadavg()[0].toFixed(1)} on ${cpus().length} processors |`);

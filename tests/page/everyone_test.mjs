@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test, { after, before } from 'node:test';
-import { browse, busyness, open, require, serve, settled, translator } from './common.mjs';
+import { browse, busyness, open, record, require, serve, settled, translator } from './common.mjs';
 
 let server, browser;
 before(async () => { server = await serve(translator); browser = await browse(); });
@@ -15,6 +15,32 @@ const ready = async (page, hash) => {
   else { await page.waitForSelector('h1'); await page.waitForFunction(() => document.documentElement.dataset.pending === '0', null, { polling: 50 }); await page.waitForTimeout(100); }
 };
 
+// Everything that a reader can unfold in the model room: edits, pinned heads, what matters, generation with its beams, ranked heads.
+async function unfold(page) {
+  const wide = await page.evaluate(() => innerWidth > 700);
+  const pane = async (name) => { if (!wide) await page.click(`.panes [role=tab] >> nth=${{ heads: 0, row: 1, outcome: 2 }[name]}`); };
+  await pane('row');
+  await page.click('#pin-head');
+  await page.click('#cut-head');
+  await settled(page);
+  await page.click('#generate');
+  await page.waitForSelector('.steps button');
+  await page.click('.generation [data-value=beam]');
+  await page.waitForSelector('.tree text');
+  await pane('outcome');
+  await page.click('.edits li input[type=checkbox]');
+  await settled(page);
+  await page.click('.patch-box summary');
+  await page.click('#measure');
+  await page.waitForSelector('.matters-table td[data-method=exact]');
+  await page.click('.edits li button >> nth=0');
+  await pane('heads');
+  await page.click('#find-heads');
+  await page.waitForSelector('.wall.ranked .thumb', { timeout: 60000 });
+  await pane('row');
+}
+const overflow = (page) => page.evaluate(() => { scrollTo(400, 0); const by = scrollX; scrollTo(0, 0); return [by, document.documentElement.scrollWidth]; });
+
 test('0 serious findings of the accessibility audit on every screen, light and dark', async () => {
   const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
   for (const dark of [false, true]) {
@@ -23,6 +49,7 @@ test('0 serious findings of the accessibility audit on every screen, light and d
     for (const hash of screens) {
       await page.goto(server.address + hash);
       await ready(page, hash);
+      if (hash === '#/model') await unfold(page);
       if (!await page.evaluate(() => 'axe' in window)) await page.evaluate(axe);
       const found = await page.evaluate(async () => (await window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'] })).violations.filter((v) => v.impact === 'serious' || v.impact === 'critical').map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160) + ' ' + (n.any[0]?.message ?? '')).join(' | ')}`));
       all.push(...found.map((finding) => `${hash}: ${finding}`));
@@ -35,17 +62,22 @@ test('0 serious findings of the accessibility audit on every screen, light and d
 });
 
 test('interactive within 2 s, and nothing is asked of another host', async () => {
-  const times = [];
+  const times = [], own = [];
   for (let i = 0; i < 3; ++i) {
     const begin = Date.now();
     const page = await open(browser, server, '#/model');
     await page.waitForSelector('.row-column [role=slider]');
     times.push(Date.now() - begin);
+    const meter = await page.context().newCDPSession(page);
+    await meter.send('Performance.enable', { timeDomain: 'threadTicks' });
+    own.push(Math.round(1000 * (await meter.send('Performance.getMetrics')).metrics.find((m) => m.name === 'TaskDuration').value));
     assert.deepEqual(page.outside, []);
     await page.context().close();
   }
-  const weight = await (async () => { const page = await open(browser, server, '#/workbench'); await settled(page); const bytes = await page.evaluate(() => performance.getEntriesByType('resource').reduce((sum, e) => sum + e.decodedBodySize, 0)); await page.context().close(); return bytes; })();
-  console.log(`from nothing to a row that can be dragged: ${times.join(', ')} ms; page ${(weight / 1024).toFixed(0)} KiB`);
+  const weight = await (async () => { const page = await open(browser, server, '#/workbench'); await settled(page); const bytes = await page.evaluate(() => { const files = performance.getEntriesByType('resource').filter((e) => !e.name.includes('/api/')); return { all: files.reduce((sum, e) => sum + e.decodedBodySize, 0), sent: files.reduce((sum, e) => sum + e.encodedBodySize, 0) }; }); await page.context().close(); return bytes; })();
+  record('first load to interactive (a row that can be dragged), shipped translator', `${times.join(', ')} ms`);
+  record('the same, processor time of the page (what the machine\'s other work cannot stretch)', `${own.join(', ')} ms`);
+  record('page weight: script, style, fonts that the workbench loads', `${(weight.all / 1024).toFixed(0)} KiB (${(weight.sent / 1024).toFixed(0)} KiB over the wire)`);
   assert.ok(Math.min(...times) <= 2000 * busyness(8), `${times} ms, load ${busyness(8).toFixed(1)}`);
 });
 
@@ -72,10 +104,11 @@ test('0 untranslated strings: no English word on any Chinese screen', async () =
   for (const hash of screens) {
     await page.goto(server.address + hash);
     await ready(page, hash);
+    if (hash === '#/model') await unfold(page);
     const words = await page.evaluate(() => {
       const out = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-      while (walk.nextNode()) if (!walk.currentNode.parentElement.closest('.katex, .token, .key-label, textarea, select, .lines, script, noscript, .map-frame, .choices, .written, .edge, [lang=en], .steps, .map-value, .pipeline summary, .row-panel h3, .outcome-after b, code')) out.push(walk.currentNode.textContent);
-      for (const element of document.querySelectorAll('[aria-label],[title],[placeholder]')) if (!element.closest('.token, .katex, .row-columns, .words, .lines, [lang=en], .row-panel, .thumb, .map-frame, textarea, .matrix [role=gridcell], .choices')) for (const name of ['aria-label', 'title', 'placeholder']) out.push(element.getAttribute(name) ?? '');
+      while (walk.nextNode()) if (!walk.currentNode.parentElement.closest('.katex, .token, .key-label, textarea, select, .lines, script, noscript, .map-frame, .choices, .written, .edge, [lang=en], .steps, .map-value, .pipeline summary, .row-panel h3, .outcome-after b, code, .generated, .tree-box svg, .tree-box td, .branches, .matters-table tbody')) out.push(walk.currentNode.textContent);
+      for (const element of document.querySelectorAll('[aria-label],[title],[placeholder]')) if (!element.closest('.token, .katex, .row-columns, .words, .lines, [lang=en], .row-panel, .thumb, .map-frame, textarea, .matrix [role=gridcell], .choices, .matters-table tbody, .pins b, .tree-box, .pipeline')) for (const name of ['aria-label', 'title', 'placeholder']) out.push(element.getAttribute(name) ?? '');
       return out.join('\n').match(/[A-Za-z][A-Za-z_-]{3,}/g) ?? [];
     });
     for (const word of new Set(words)) if (!allowed.test(word)) english.push(`${hash}: ${word}`);
@@ -91,13 +124,19 @@ test('a phone of 360 px: no sideways scrolling of any screen, and every control 
     for (const hash of screens) {
       await page.goto(server.address + hash);
       await ready(page, hash);
-      const over = await page.evaluate(() => { scrollTo(400, 0); const by = scrollX; scrollTo(0, 0); return [by, document.documentElement.scrollWidth]; });
+      const over = await overflow(page);
       if (over[0] > 0 || over[1] > 361) wide.push(`${hash}: ${over}`);
     }
     assert.deepEqual(wide, []);
     await page.goto(server.address + '#/model');
     await ready(page, '#/model');
-    for (const tab of await page.$$('.panes [role=tab]')) { await tab.click(); assert.equal(await tab.getAttribute('aria-selected'), 'true'); }
+    await unfold(page);
+    for (const tab of await page.$$('.panes [role=tab]')) {
+      await tab.click();
+      assert.equal(await tab.getAttribute('aria-selected'), 'true');
+      const over = await overflow(page);
+      assert.ok(over[0] === 0 && over[1] <= 361, `${await tab.textContent()}: ${over}`);
+    }
     await page.context().close();
   }
 });
@@ -121,18 +160,4 @@ test('the ramp of weights can be told apart under three colour deficiencies', as
     for (let i = 1; i < luminance.length; ++i) assert.ok((luminance[i - 1] + 0.05) / (luminance[i] + 0.05) > 1.3, `${type}: step ${i}`);
   }
   await page.context().close();
-});
-
-test('two tabs work side by side', async () => {
-  const [one, two] = await Promise.all([open(browser, server, '#/workbench'), open(browser, server, '#/model')]);
-  await two.waitForSelector('.live');
-  await settled(one);
-  await settled(two);
-  await one.locator('.row-column[data-key="0"] [role=slider]').focus();
-  await one.keyboard.press('PageUp');
-  await two.keyboard.press(']');
-  await settled(one);
-  await settled(two);
-  await one.context().close();
-  await two.context().close();
 });

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test, { after, before } from 'node:test';
-import { browse, busyness, matrix, open, random, serve, settled } from './common.mjs';
+import { browse, busyness, matrix, open, percentile, random, record, serve, settled } from './common.mjs';
 
 let server, browser;
 before(async () => { server = await serve(); browser = await browse(); });
@@ -160,23 +160,19 @@ test('64 tokens: a frame of a drag takes at most 16 ms', async () => {
   const meter = await page.context().newCDPSession(page);
   await meter.send('Performance.enable', { timeDomain: 'threadTicks' });
   const spent = async () => Object.fromEntries((await meter.send('Performance.getMetrics')).metrics.map((m) => [m.name, m.value])).TaskDuration * 1000;
-  const moves = 20, batches = [];
-  for (let batch = 0; batch < 4; ++batch) {
+  const frames = [];
+  for (let i = 0; i < 80; ++i) {
     const begin = await spent();
-    await page.evaluate(async ({ x, y, moves, batch }) => {
-      const target = document.querySelector('.row-column[data-key="5"] [role=slider]');
-      for (let i = 0; i < moves; ++i) {
-        target.dispatchEvent(new PointerEvent('pointermove', { bubbles: true, pointerId: 1, clientX: x, clientY: y - 10 - batch * 8 - i / 3 }));
-        await new Promise((done) => requestAnimationFrame(done));
-      }
-    }, { x, y, moves, batch });
-    batches.push((await spent() - begin) / moves);
+    await page.evaluate(async ({ x, y }) => {
+      document.querySelector('.row-column[data-key="5"] [role=slider]').dispatchEvent(new PointerEvent('pointermove', { bubbles: true, pointerId: 1, clientX: x, clientY: y }));
+      await new Promise((done) => requestAnimationFrame(done));
+    }, { x, y: y - 10 - i / 3 });
+    frames.push(await spent() - begin);
   }
-  // The quietest batch: what neighbours on the machine add is not the page's.
-  const each = Math.min(...batches);
-  console.log(`a drag over 64 tokens: ${each.toFixed(1)} ms a frame`);
-  // Processor time, yet neighbours share caches and cores' halves: at most half as much again for them.
-  assert.ok(each > 0.05 && each <= 16 * busyness(1.5), `${each} ms a frame`);
+  frames.sort((a, b) => a - b);
+  record('a frame of a drag over 64 keys, processor time of the page', `median ${percentile(frames, 0.5).toFixed(1)} ms, 95 % ${percentile(frames, 0.95).toFixed(1)} ms`);
+  // Processor time, yet neighbours share caches and halves of cores: at most twice the time for them.
+  assert.ok(percentile(frames, 0.25) > 0.05 && percentile(frames, 0.5) <= 16 * busyness(2), `${frames}`);
   await page.mouse.up();
   await settled(page);
   assert.ok((await row(page, 'weight')).reduce((a, b) => a + b, 0) - 1 < 1e-5);

@@ -116,6 +116,8 @@ class SomeEdits : public RunEdits {
   std::string key_;
 };
 
+constexpr std::size_t most_mean_texts = 64;
+
 // An index or -1 for all; absent as -1 where `optional`.
 std::int64_t index_or_all(Fields& fields, const char* name, bool optional = true) {
   return optional ? fields.integer(name, -1, INT32_MAX, -1) : fields.integer(name, -1, INT32_MAX);
@@ -158,7 +160,7 @@ std::shared_ptr<const RunEdits> read_edits(Fields& request, const LoadedModel& m
     fields.text("name", "");
     const bool off = fields.flag("off", false);
     const std::string kind = fields.choice(
-        "kind", {"set", "add", "scale", "forbid", "lock", "head", "attention", "evict", "patch", "feed_forward"});
+        "kind", {"set", "add", "scale", "forbid", "lock", "head", "attention", "evict", "patch", "mean", "feed_forward"});
     Edit edit;
     // Messages of the engine name edits by their name.
     edit.name = join("edits[", i, ']');
@@ -176,8 +178,8 @@ std::shared_ptr<const RunEdits> read_edits(Fields& request, const LoadedModel& m
       scaling.part = Part::feed_forward;
       scaling.whole = true;
       scaling.value = fields.number("value");
-    } else if (kind == "patch") {
-      edit.kind = EditKind::patch;
+    } else if (kind == "patch" || kind == "mean") {
+      edit.kind = edit_kind_named(kind);
       edit.at = fields.text("site");
       const Site site = parse_site(edit.at);
       const std::int64_t head = index_or_all(fields, "head");
@@ -193,14 +195,27 @@ std::shared_ptr<const RunEdits> read_edits(Fields& request, const LoadedModel& m
         edit.positions = {{begin, end}};
       }
       // An edit that is off is judged like the others, and its other text is not run.
-      InputRequest from = input_request(fields, "from", limits);
+      const Json& from = fields.need("from");
+      std::vector<InputRequest> others;
+      if (kind == "mean" && from.is_array()) {
+        if (from.empty() || from.size() > most_mean_texts)
+          throw Error(ErrorKind::argument, fields.path("from"), join("holds ", from.size(), " inputs"),
+                      join("give 1 to ", most_mean_texts));
+        for (std::size_t n = 0; n < from.size(); ++n)
+          others.push_back(input_request(from[n], join(fields.path("from"), '[', n, ']'), limits));
+      } else {
+        others.push_back(input_request(from, fields.path("from"), limits));
+      }
       fields.finish();
       if (off) continue;
-      const PreparedInput other = read_input(model, std::move(from), limits, true, [&] { return stop.stopped(); });
-      EditText text;
-      text.source = other.encoder;
-      text.target = other.decoder;
-      edit.texts = {text};
+      for (InputRequest& request_of : others) {
+        const PreparedInput other =
+            read_input(model, std::move(request_of), limits, true, [&] { return stop.stopped(); });
+        EditText text;
+        text.source = other.encoder;
+        text.target = other.decoder;
+        edit.texts.push_back(std::move(text));
+      }
     } else {
       const AttentionPlace place = attention_named(fields.text("attention"), model);
       const std::int64_t queries = rows_of(place.stack),
@@ -236,7 +251,7 @@ std::shared_ptr<const RunEdits> read_edits(Fields& request, const LoadedModel& m
         if (edit.kind != EditKind::forbid) edit.value = fields.number("value");
       }
     }
-    if (kind != "patch") fields.finish();
+    if (kind != "patch" && kind != "mean") fields.finish();
     if (off) {
       key += "-\n";
       continue;

@@ -172,6 +172,7 @@ export interface Token {
   text: string;
   kind: 'text' | 'special' | 'byte' | 'unknown';
   word: number;
+  joined?: string;                            // of the first of several bytes: the characters they make
 }
 
 export interface Choice {
@@ -182,7 +183,7 @@ export interface Choice {
 }
 
 export interface ModelEdit {
-  kind: EditKind | 'head' | 'attention' | 'evict' | 'patch' | 'feed_forward';
+  kind: EditKind | 'head' | 'attention' | 'evict' | 'patch' | 'mean' | 'feed_forward';
   attention?: string;
   head?: number;
   query?: number;
@@ -190,7 +191,7 @@ export interface ModelEdit {
   value?: number;
   site?: string;
   row?: number;
-  from?: Input;
+  from?: Input | Input[];                     // one; several only for a mean
   stack?: string;
   layer?: number;
   name?: string;

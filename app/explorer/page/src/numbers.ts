@@ -24,18 +24,22 @@ export function readNumber(text: string): number {
 // A number as it stands in a box to be typed over: seven digits, which is what float32 holds.
 export const boxed = (value: number) => String(Number(value.toPrecision(7))).replace(/-/g, '−');
 
-// As float32 stores it: the shortest decimal that reads back to the same bits, and the bits.
+// As float32 stores it: the shortest decimal that reads back to the same bits.
+export function plain(value: number): string {
+  const single = Math.fround(value);
+  for (let digits = 1; digits <= 9; ++digits) {
+    const candidate = single.toPrecision(digits);
+    if (Math.fround(Number(candidate)) === single) return String(Number(candidate));
+  }
+  return String(single);
+}
+
+// The same and the bits.
 const words = new DataView(new ArrayBuffer(4));
 export function exact(value: number | null): string {
   if (value === null) return '−∞';
-  const single = Math.fround(value);
-  let text = String(single);
-  for (let digits = 1; digits <= 9; ++digits) {
-    const candidate = single.toPrecision(digits);
-    if (Math.fround(Number(candidate)) === single) { text = String(Number(candidate)); break; }
-  }
-  words.setFloat32(0, single);
-  return `${text}  0x${words.getUint32(0).toString(16).padStart(8, '0')}`;
+  words.setFloat32(0, value);
+  return `${plain(value)}  0x${words.getUint32(0).toString(16).padStart(8, '0')}`;
 }
 
 // The full number as a tooltip, worked out when somebody points at it: thousands of cells stand on a page.

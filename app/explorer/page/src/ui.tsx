@@ -28,7 +28,7 @@ export function Rich({ text }: { text: string }) {
 const icons: Record<string, string> = {
   undo: 'M9 7 4 12l5 5M4 12h10a6 6 0 0 1 0 12h-3', redo: 'm15 7 5 5-5 5m5-5H10a6 6 0 0 0 0 12h3',
   lock: 'M7 11V8a5 5 0 0 1 10 0v3M5 11h14v10H5z', cut: 'M5 5l14 14M19 5 5 19', close: 'M6 6l12 12M18 6 6 18',
-  more: 'M5 12h.01M12 12h.01M19 12h.01', link: 'M10 14a4 4 0 0 0 6 0l3-3a4 4 0 0 0-6-6l-1 1m2 4a4 4 0 0 0-6 0l-3 3a4 4 0 0 0 6 6l1-1',
+  pen: 'M5 19l1-4L16 5l3 3L9 18zM14 7l3 3', more: 'M5 12h.01M12 12h.01M19 12h.01', link: 'M10 14a4 4 0 0 0 6 0l3-3a4 4 0 0 0-6-6l-1 1m2 4a4 4 0 0 0-6 0l-3 3a4 4 0 0 0 6 6l1-1',
   save: 'M12 4v11m-5-5 5 5 5-5M5 20h14', open: 'M12 20V9m-5 5 5-5 5 5M5 4h14', sun: 'M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8zM12 2v2m0 16v2M2 12h2m16 0h2M5 5l1.5 1.5m11 11L19 19M5 19l1.5-1.5m11-11L19 5',
   moon: 'M20 14A8.5 8.5 0 0 1 10 4a8.5 8.5 0 1 0 10 10z', help: 'M9 9a3 3 0 1 1 4 2.8c-.7.3-1 .8-1 1.7m0 3.5h.01', check: 'm5 13 4 4L19 7',
   left: 'm15 5-7 7 7 7', right: 'm9 5 7 7-7 7', down: 'm6 9 6 6 6-6', reset: 'M4 12a8 8 0 1 0 3-6.2M4 4v5h5', dice: 'M5 5h14v14H5zM9 9h.01M15 9h.01M12 12h.01M9 15h.01M15 15h.01',

@@ -3,9 +3,9 @@ import { useEffect, useState } from 'preact/hooks';
 import { Lane, type GenerateResult, type ImportanceResult, type ModelEdit } from '../engine';
 import { exact, show } from '../numbers';
 import { engine, explain, say } from '../shared';
-import { Button, Icon, Rich, Segmented, Select } from '../ui';
+import { Button, Icon, Menu, Rich, Segmented, Select } from '../ui';
 import { t, type Key } from '../words';
-import { attentionOf, axes, base, change, choose, edited, inForce, info, label, request, room, row, site } from './state';
+import { attentionOf, axes, base, change, choose, edited, inForce, info, label, lens, request, room, row, site, type Method } from './state';
 
 export function outcomeRow(): number {
   const r = room.value, a = site.value, rows = base.value?.predictions?.rows.length ?? 0;
@@ -74,7 +74,11 @@ export function describe(e: ModelEdit): string {
     case 'forbid': return `${where} · ${edge}: ${t('row.forbid')}`;
     case 'lock': return `${where} · ${edge}: ${t('weight')} = ${value}`;
     case 'head': return `${where}: ${e.value === 0 ? t('room.head.cut') : `× ${value}`}`;
-    case 'patch': return `${t('room.patch')} ${e.site} [${e.row ?? '*'}] ← ${e.from?.source ?? e.from?.text ?? ''}`;
+    case 'attention': return `${t(`tab.${a?.part === 'cross' ? 'cross' : a?.stack ?? 'decoder'}` as Key)} ${(a?.layer ?? 0) + 1}: ${t('room.whole')} × ${value}`;
+    case 'feed_forward': return `${t(`tab.${e.stack ?? 'decoder'}` as Key)} ${(e.layer ?? 0) + 1}: ${t('room.feed.forward')} × ${value}`;
+    case 'evict': return `${t(`tab.${a?.part === 'cross' ? 'cross' : a?.stack ?? 'decoder'}` as Key)} ${(a?.layer ?? 0) + 1}: ${t('room.evicted', label(keys[e.key ?? 0]), label(queries[e.query ?? 0]))}`;
+    case 'mean': return `${t('room.mean')} ${e.site} ${(e.head ?? 0) + 1}`;
+    case 'patch': return `${t('room.patch')} ${e.site} [${e.row ?? '*'}] ← ${[e.from ?? {}].flat()[0].source ?? [e.from ?? {}].flat()[0].text ?? ''}`;
     default: return `${e.kind} ${where} ${edge} ${value}`;
   }
 }
@@ -82,6 +86,7 @@ export function describe(e: ModelEdit): string {
 export function Edits() {
   const r = room.value;
   const [from, setFrom] = useState('');
+  const [naming, setNaming] = useState<number | null>(null);
   const touched = edited.value?.edits ?? [];
   let force = -1;
   const a = site.value;
@@ -91,14 +96,25 @@ export function Edits() {
     const input = info.value?.family === 'encoder-decoder' ? { source: from.trim(), ...(language ? { language } : {}), ...(a.stack === 'decoder' && base.value?.input.target ? { target: base.value.input.target } : {}) } : { text: from.trim() };
     change({ edits: [...r.edits, { kind: 'patch', site: `${a.stack}.${a.layer}.output`, row: r.at.query, from: input }] });
   };
+  const add = (edit: ModelEdit) => change({ edits: [...r.edits, edit] });
+  const additions = a ? [
+    { label: t('room.add.attention', a.layer + 1), note: a.name, onClick: () => add({ kind: 'attention', attention: a.name, value: 0 }) },
+    { label: t('room.add.feed.forward', a.layer + 1), note: `${a.stack}.${a.layer}.feed_forward`, onClick: () => add({ kind: 'feed_forward', stack: a.stack, layer: a.layer, value: 0 }) },
+    { label: t('room.add.evict', label(axes(a, base.value).keys[r.at.key])), note: t('room.add.evict.note', label(axes(a, base.value).queries[r.at.query])), onClick: () => add({ kind: 'evict', attention: a.name, key: r.at.key, query: r.at.query }) },
+    { label: t('room.add.mean', r.at.head + 1), note: t('room.add.mean.note'), onClick: () => add({ kind: 'mean', site: `${a.name}.head_output`, head: r.at.head, from: base.value!.input }) },
+  ] : [];
   return <section class="card edits" aria-label={t('room.edits')}>
-    <header><h2>{t('room.edits')}</h2>{r.edits.length > 0 && <Button small label={t('bench.edits.clear')} onClick={() => change({ edits: [] })} />}</header>
+    <header><h2>{t('room.edits')}</h2>{a && <Menu icon="plus" id="add-edit" label={t('room.edit.add')} items={additions} />}{r.edits.length > 0 && <Button small label={t('bench.edits.clear')} onClick={() => change({ edits: [] })} />}</header>
     {r.edits.length === 0 ? <p class="faint">{t('room.edits.none')}</p> : <ol>{r.edits.map((e, i) => {
       if (!e.off) ++force;
       const count = e.off ? null : touched[force]?.touched;
-      return <li class={e.off ? 'off' : ''}><label><input type="checkbox" checked={!e.off} aria-label={describe(e)} onChange={() => change({ edits: r.edits.map((other, j) => j === i ? { ...other, off: !e.off || undefined } : other) })} /><span>{describe(e)}</span></label>
+      return <li class={e.off ? 'off' : ''}><label><input type="checkbox" checked={!e.off} aria-label={e.name ?? describe(e)} onChange={() => change({ edits: r.edits.map((other, j) => j === i ? { ...other, off: !e.off || undefined } : other) })} />
+        {naming === i ? null : <span title={e.name ? describe(e) : undefined}>{e.name ?? describe(e)}</span>}</label>
+        {naming === i && <input type="text" class="text-field" maxLength={60} value={e.name ?? ''} aria-label={t('room.edit.name')} placeholder={describe(e)} ref={(field) => field?.focus()}
+          onBlur={(event) => { setNaming(null); const name = event.currentTarget.value.trim(); if (name !== (e.name ?? '')) change({ edits: r.edits.map((other, j) => j === i ? { ...other, name: name || undefined } : other) }); }}
+          onKeyDown={(event) => { if (event.key === 'Enter' || event.key === 'Escape') event.currentTarget.blur(); }} />}
         {count === 0 && <small class="bad">{t('room.touched.none')}</small>}
-        <Button icon="close" label={t('room.edit.remove')} onClick={() => change({ edits: r.edits.filter((_, j) => j !== i) })} /></li>;
+        <Button icon="pen" label={t('room.edit.name')} onClick={() => setNaming(i)} /><Button icon="close" label={t('room.edit.remove')} onClick={() => change({ edits: r.edits.filter((_, j) => j !== i) })} /></li>;
     })}</ol>}
     {edited.value?.checks && <p class="check-line"><Icon name="check" />{t('room.p.sum', edited.value.checks.head_sum.toExponential(1))}</p>}
     <details class="patch-box"><summary>{t('room.patch.title')}</summary><p class="faint"><Rich text={t('room.patch.note', a ? `\`${a.stack}.${a.layer}.output\`` : '', r.at.query)} /></p>
@@ -110,34 +126,46 @@ export function Matters() {
   const r = room.value, a = site.value, b = base.value;
   const [on, setOn] = useState(false);
   const [made, setMade] = useState<ImportanceResult | null>(null);
-  const [by, setBy] = useState<'weight' | 'write' | 'first_order' | 'exact'>('exact');
+  const [by, setBy] = useState<Method>('exact');
+  const [target, setTarget] = useState<number | null>(null), [versus, setVersus] = useState<number | null>(null);
   const [busy, setBusy] = useState(false);
   const at = outcomeRow();
   const { keys } = axes(a, b);
-  useEffect(() => { setMade(null); }, [r.at.attention, r.at.head, r.at.query, r.edits, b, at]);
+  useEffect(() => { setTarget(null); setVersus(null); }, [b, at]);
+  useEffect(() => { setMade(null); }, [r.at.attention, r.at.head, r.at.query, r.edits, b, at, target, versus]);
+  const top = b?.predictions?.rows[at]?.top ?? [], token = target ?? top[0]?.id;
   useEffect(() => {
     if (!on || made || !b || !row.value) return;
     let alive = true;
     setBusy(true);
     const { attention, head, query } = r.at;
-    engine.importance({ ...request(r), target: { row: at, token: b.predictions?.rows[at]?.top[0]?.id }, methods: ['weight', 'write', 'first_order', 'exact'], attention, head, query, top: 200 })
+    engine.importance({ ...request(r), target: { row: at, token, ...(versus === null ? {} : { versus }) }, methods: ['weight', 'write', 'first_order', 'exact'], attention, head, query, top: 200 })
       .then((reply) => { if (alive) setMade(reply); }).catch((error) => { if (alive) { say(explain(error), 'error'); setOn(false); } }).finally(() => { if (alive) setBusy(false); });
     return () => { alive = false; };
   }, [on, made, r.at.attention, r.at.head, r.at.query, r.edits, b, at]);
+  // The text shows the same numbers.
+  useEffect(() => {
+    lens.value = on && made ? { attention: r.at.attention, head: r.at.head, query: r.at.query, method: by, values: new Map(made.edges.map((edge) => [edge.key, edge[by] ?? 0])) } : null;
+    return () => { lens.value = null; };
+  }, [on, made, by]);
+  const word = (text: string) => text.replace(/^[ \u2581]+/, '') || '␣';
   const methods = ['weight', 'write', 'first_order', 'exact'] as const;
+  useEffect(() => { if (versus !== null && versus === token) setVersus(null); }, [token]);
   const edges = made ? [...made.edges].sort((x, y) => Math.abs(y[by] ?? 0) - Math.abs(x[by] ?? 0)).slice(0, 12) : [];
   const most = Object.fromEntries(methods.map((m) => [m, Math.max(1e-12, ...edges.map((edge) => Math.abs(edge[m] ?? 0)))]));
   const agreement = made?.agreement.find((x) => x.methods.includes('weight') && x.methods.includes('exact'));
   return <section class="card matters" aria-label={t('room.matters')}>
     <header><h2>{t('room.matters')}</h2><Button small primary={!on} label={on ? t('room.matters.hide') : t('room.matters.measure')} id="measure" onClick={() => setOn(!on)} /></header>
     {!on && <p class="faint">{t('room.matters.note')}</p>}
+    {on && top.length > 0 && <div class="figure-tools"><Select id="target-token" label={t('room.matters.target')} value={String(token)} options={top.map((c) => ({ value: String(c.id), label: word(c.text) }))} onChange={(value) => setTarget(Number(value))} />
+      <Select id="versus-token" label={t('room.matters.versus')} value={versus === null ? '' : String(versus)} options={[{ value: '', label: '—' }, ...top.filter((c) => c.id !== token).map((c) => ({ value: String(c.id), label: word(c.text) }))]} onChange={(value) => setVersus(value === '' ? null : Number(value))} /></div>}
     {on && busy && <p class="faint" role="status">{t('room.matters.busy')}</p>}
     {on && made && <>
       <Segmented label={t('room.matters.by')} value={by} onChange={setBy} options={methods.map((m) => ({ value: m, label: t(`method.${m}` as Key) }))} />
       <div class="matrix-scroll"><table class="matters-table"><thead><tr><th scope="col">{t('key')}</th>{methods.map((m) => <th scope="col" class={m === by ? 'now' : ''}>{t(`method.${m}` as Key)}</th>)}</tr></thead>
-        <tbody>{edges.map((edge) => <tr class={edge.key === r.at.key ? 'now' : ''} onClick={() => choose({ key: edge.key })}><th scope="row" class="hue-k">{label(keys[edge.key])}</th>
+        <tbody>{edges.map((edge) => <tr class={edge.key === r.at.key ? 'now' : ''} data-key={edge.key} onClick={() => choose({ key: edge.key })}><th scope="row" class="hue-k">{label(keys[edge.key])}</th>
           {methods.map((m) => <td class={`meter ${m === 'weight' || m === 'write' ? 'w' : 'e'} ${(edge[m] ?? 0) < 0 ? 'below' : ''}`} title={exact(edge[m] ?? 0)} data-method={m} data-value={edge[m] ?? ''}><i style={{ '--h': (Math.abs(edge[m] ?? 0) / most[m]).toFixed(3) }} /><b>{show(edge[m], 2)}</b></td>)}</tr>)}</tbody></table></div>
-      {agreement && <p class="note">{agreement.rank_correlation === null ? t('room.agreement.none') : t('room.agreement', show(agreement.rank_correlation, 2), agreement.edges)}</p>}
+      {agreement && <p class="note" data-agreement={agreement.rank_correlation ?? ''}>{agreement.rank_correlation === null ? t('room.agreement.none') : t('room.agreement', show(agreement.rank_correlation, 2), agreement.edges)}</p>}
     </>}
   </section>;
 }

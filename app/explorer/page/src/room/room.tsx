@@ -1,16 +1,17 @@
 // The model room's screen: wall of heads, the row in the middle, what it leads to on the right, generation below.
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { HeadsResult, Input } from '../engine';
+import { EngineError, type HeadsResult, type Input } from '../engine';
 import { route, writeState } from '../link';
 import { copy, download, engine, explain, pngOf, say } from '../shared';
 import { Button, Menu, Segmented, Select } from '../ui';
 import { t, type Key } from '../words';
-import { experiment, matrixCsv, matrixSvg } from './export';
+import { alignmentLine, experiment, matrixCsv, matrixHtml, matrixNpy, matrixSvg } from './export';
 import { Generation } from './generation';
 import { MatrixMap } from './matrix';
 import { Edits, Matters, Outcome } from './outcome';
+import { Pins, useLikeness } from './pins';
 import {
-  attentionOf, base, begin, busy, change, choose, entries, failure, future, info, lastTook, linkState, openModel, parseRoom, past, redo, room, site, tabOf, undo, type Tab,
+  ask, attentionOf, base, begin, busy, change, choose, entries, failure, future, info, lastTook, linkState, openModel, parseRoom, past, redo, room, site, tabOf, undo, type Tab,
 } from './state';
 import { HeadTools, Lines, metricName, RoomRow, TextView, Wall } from './views';
 
@@ -68,6 +69,7 @@ export function RoomScreen() {
           <section class="card"><RoomRow /></section>
           <section class="card"><header><h2>{t('room.matrix.title')}</h2><Segmented label={t('room.view')} value={view} onChange={setView} options={[{ value: 'matrix', label: t('room.view.matrix') }, { value: 'lines', label: t('room.view.lines') }]} /></header>
             {view === 'matrix' ? <MatrixMap peek={() => undefined} /> : <Lines />}</section>
+          <Pins />
           <Generation />
         </div>
         <div class="room-right"><Outcome /><Edits /><Matters /></div>
@@ -80,23 +82,28 @@ function HeadSide({ tab }: { tab: Tab }) {
   const [metric, setMetric] = useState('layers');
   const [found, setFound] = useState<{ model: string; result: HeadsResult } | null>(null);
   const [searching, setSearching] = useState(false);
+  const [texts, setTexts] = useState<'examples' | 'text'>('examples');
   const model = room.value.model;
   const search = async () => {
     setSearching(true);
-    try { const result = await engine.heads({ model }); setFound({ model, result }); setMetric(''); } catch (error) { say(explain(error), 'error'); }
+    try { const result = await engine.heads({ model, ...(texts === 'text' && base.value ? { inputs: [base.value.input] } : {}) }); setFound({ model, result }); setMetric(''); } catch (error) { say(explain(error), 'error'); }
     setSearching(false);
   };
   const result = found?.model === model ? found.result : null;
+  useEffect(() => { setFound(null); }, [texts]);
   // A metric may mean nothing for the heads of this tab: then it is not offered, and the first that does is used.
   const mine = result?.heads.filter((h) => { const a = attentionOf(h.attention); return a && tabOf(a) === tab; }) ?? [];
   const offered = result?.metrics.filter((_, i) => mine.some((h) => h.values[i] !== null)) ?? [];
-  const chosen = metric === 'layers' || offered.some((m) => m.name === metric) ? metric : offered[0]?.name ?? 'layers';
+  const likeness = useLikeness(tab, metric === 'like');
+  const chosen = metric === 'layers' || metric === 'like' || offered.some((m) => m.name === metric) ? metric : offered[0]?.name ?? 'layers';
   const column = result?.metrics.findIndex((m) => m.name === chosen) ?? -1;
-  const ranked = result && column >= 0 ? result.heads.filter((h) => h.values[column] !== null).map((h) => ({ attention: h.attention, head: h.head, value: h.values[column]! })).sort((x, y) => y.value - x.value) : null;
+  const ranked = chosen === 'like' ? likeness : result && column >= 0 ? result.heads.filter((h) => h.values[column] !== null).map((h) => ({ attention: h.attention, head: h.head, value: h.values[column]! })).sort((x, y) => y.value - x.value) : null;
   return <>
-    <div class="wall-tools">{result ? <Select id="metric" label={t('room.sort')} value={chosen} options={[{ value: 'layers', label: t('room.sort.layers') }, ...offered.map((m) => ({ value: m.name, label: metricName(m.name) }))]} onChange={setMetric} /> : <Button small icon="search" text id="find-heads" label={searching ? t('room.searching') : t('room.find')} disabled={searching} onClick={() => void search()} />}</div>
+    <div class="wall-tools"><Select id="metric" label={t('room.sort')} value={chosen} options={[{ value: 'layers', label: t('room.sort.layers') }, { value: 'like', label: t('room.sort.like') }, ...offered.map((m) => ({ value: m.name, label: metricName(m.name) }))]} onChange={setMetric} />
+      {!result && <Button small icon="search" text id="find-heads" label={searching ? t('room.searching') : t('room.find')} disabled={searching} onClick={() => void search()} />}
+      <Select id="search-in" label={t('room.search.in')} value={texts} options={[{ value: 'examples', label: t('room.search.examples') }, { value: 'text', label: t('room.search.text') }]} onChange={(value) => setTexts(value as 'examples' | 'text')} /></div>
     <Wall tab={tab} metric={chosen} ranked={ranked} />
-    {result && <p class="note">{t('room.found', result.inputs, result.tokens)}</p>}
+    {result && <p class="note">{t('room.found', result.inputs, result.tokens)} {t('room.sinks')}</p>}
   </>;
 }
 
@@ -112,7 +119,9 @@ function Bar() {
   const go = () => {
     if (!text.trim()) { field.current?.focus(); return; }
     const input: Input = seq ? { source: text.trim(), ...(language ? { language } : {}), ...(target.trim() ? { target: target.trim() } : {}) } : { text };
-    change({ input, edits: [], outcome: null });
+    // Asking again for what stands there is no step to be undone.
+    if (JSON.stringify(input) === JSON.stringify(r.input) && !r.edits.length && r.outcome === null) void ask(r, 'all');
+    else change({ input, edits: [], outcome: null });
   };
   const pick = (i: string) => { const example = model?.examples[Number(i)]; if (example) change({ input: example, edits: [], outcome: null }); };
   const openFile = () => {
@@ -136,7 +145,7 @@ function Bar() {
   const save = (name: string, make: () => Promise<string>, type: string) => void make().then((data) => download(name, data, type)).catch((error) => say(explain(error), 'error'));
   const ready = !!base.value && !!attentionOf(r.at.attention);
   return <form class="room-bar" onSubmit={(event) => { event.preventDefault(); go(); }}>
-    <Select id="model" label={t('nav.model')} hideLabel value={r.model} options={entries.value.map((e) => ({ value: e.name, label: e.error ? `${e.name} ⚠` : e.name }))} onChange={(name) => { const entry = entries.value.find((e) => e.name === name); if (entry?.error) say(`${entry.error.what} ${entry.error.advice}`, 'error'); else void openModel(name, null); }} />
+    <Select id="model" label={t('nav.model')} hideLabel value={r.model} options={entries.value.map((e) => ({ value: e.name, label: e.error ? `${e.name} ⚠` : e.name }))} onChange={(name) => { const entry = entries.value.find((e) => e.name === name); if (entry?.error) say(explain(new EngineError(entry.error, 400)), 'error'); else void openModel(name, null); }} />
     <div class="room-text">
       <textarea id="source-text" ref={field} rows={1} value={text} spellcheck={false} aria-label={seq ? t('room.source') : t('room.text')} placeholder={seq ? t('room.source.type') : t('room.text.type')} onInput={(event) => setText(event.currentTarget.value)}
         onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey) { event.preventDefault(); go(); } if (event.key === 'Escape') field.current?.blur(); }} />
@@ -152,6 +161,9 @@ function Bar() {
         { label: 'SVG', note: t('bench.svg.note'), disabled: !ready, onClick: () => save('attention.svg', matrixSvg, 'image/svg+xml') },
         { label: 'PNG', note: t('bench.png.note'), disabled: !ready, onClick: () => void matrixSvg().then((svg) => pngOf(svg)).then((blob) => download('attention.png', blob)).catch((error) => say(explain(error), 'error')) },
         { label: 'CSV', note: t('room.csv.note'), disabled: !ready, onClick: () => save('attention.csv', matrixCsv, 'text/csv') },
+        { label: 'NPY', note: t('room.npy.note'), disabled: !ready, onClick: () => void matrixNpy().then((blob) => download('attention.npy', blob)).catch((error) => say(explain(error), 'error')) },
+        { label: 'HTML', note: t('room.html.note'), disabled: !ready, onClick: () => save('attention.html', matrixHtml, 'text/html') },
+        ...(site.value?.part === 'cross' ? [{ label: t('room.pharaoh'), note: t('room.pharaoh.note'), disabled: !ready, onClick: () => save('alignments.txt', alignmentLine, 'text/plain') }] : []),
         { label: 'JSON', note: t('room.json.note'), disabled: !ready, onClick: () => download('attend-experiment.json', experiment(), 'application/json') },
         null,
         { label: t('bench.open'), onClick: openFile },

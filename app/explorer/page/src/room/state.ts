@@ -3,7 +3,8 @@ import { computed, signal } from '@preact/signals';
 import {
   Lane, type AttentionSite, type Input, type ModelEdit, type ModelEntry, type ModelInfo, type RowResult, type RunResult, type Tile, type Token,
 } from '../engine';
-import { engine, explain, status } from '../shared';
+import { engine, explain, say, status } from '../shared';
+import { t } from '../words';
 
 export interface Selection { attention: string; head: number; query: number; key: number }
 export interface Room {
@@ -31,6 +32,13 @@ export const busy = signal<string | null>(null);          // what is being compu
 export const lastTook = signal<number | null>(null);         // ms of the last whole run, to say how long one waits
 export const peekQuery = signal<number | null>(null);     // hovering shows another row without choosing it
 
+export type Method = 'weight' | 'write' | 'first_order' | 'exact';
+// What the text is coloured by, when it is not the weight: one number a key of one row.
+export const lens = signal<{ attention: string; head: number; query: number; method: Method; values: Map<number, number> } | null>(null);
+export const byWords = signal(false);                     // tokens of one word are shown as one
+export const keysShown = signal<'all' | 'same' | 'other'>('all'); // of all sentences, of the query's, of the others
+export const pinned = signal<{ attention: string; head: number }[]>([]); // to compare; at most four
+
 export const inForce = (edits: ModelEdit[]) => edits.filter((e) => !e.off);
 export const attentionOf = (name: string): AttentionSite | undefined => info.value?.attentions.find((a) => a.name === name);
 export const site = computed(() => info.value?.attentions.find((a) => a.name === room.value.at.attention));
@@ -50,6 +58,17 @@ export function label(token: Token | undefined): string {
   if (!token) return '';
   const text = token.text.replace(/^[ \u2581]+/, '').replace(/\n/g, '⏎');
   return text === '' ? '␣' : text;
+}
+
+// Sentence of each token: a new one begins after an end mark or a new line.
+export function sentencesOf(tokens: Token[]): number[] {
+  let sentence = 0, ended = false;
+  return tokens.map((token) => {
+    const mark = /^\s*[.!?。！？…\n]+["'”’）)]*$/.test(token.text);
+    if (ended && !mark && token.kind !== 'special') { ++sentence; ended = false; }
+    if (/[.!?。！？…\n]["'”’）)]*$/.test(token.text) && token.kind !== 'special') ended = true;
+    return sentence;
+  });
 }
 
 // The full input of a run: the target that the base run wrote stands still while one edits.
@@ -150,7 +169,7 @@ export async function begin(state: Partial<Room> | null): Promise<void> {
     entries.value = await engine.models();
     const wanted = state?.model || status.value.default_model || entries.value.find((e) => !e.error)?.name;
     if (!wanted) { failure.value = null; return; }
-    if (state?.model && !entries.value.some((e) => e.name === state.model)) { failure.value = null; await openModel(status.value.default_model, null); return; }
+    if (state?.model && !entries.value.some((e) => e.name === state.model)) { say(t('room.link.model', state.model), 'error'); await openModel(status.value.default_model, null); return; }
     await openModel(wanted, state?.input ?? null, state ?? {});
   } catch (error) {
     failure.value = explain(error);
@@ -228,6 +247,10 @@ export function toggleHead(attention: string, head: number): void {
   const r = room.value;
   const had = r.edits.find((e) => e.kind === 'head' && e.attention === attention && e.head === head);
   change({ edits: had ? r.edits.filter((e) => e !== had) : [...r.edits, { kind: 'head', attention, head, value: 0 }] });
+}
+export function togglePin(attention: string, head: number): void {
+  const others = pinned.value.filter((p) => p.attention !== attention || p.head !== head);
+  pinned.value = others.length < pinned.value.length ? others : [...others, { attention, head }].slice(-4);
 }
 export const headCut = (edits: ModelEdit[], attention: string, head: number) => inForce(edits).some((e) => e.kind === 'head' && e.attention === attention && e.head === head && e.value === 0);
 

@@ -8,9 +8,9 @@ import { exact, fullOnHover, show } from '../numbers';
 import { RowPanel } from '../rowpanel';
 import { softmaxWithLocks, standsIn, type RowPreview, type StandIn } from '../softmax';
 import { dark } from '../shared';
-import { Button, Icon, Tex } from '../ui';
+import { Button, Icon, Segmented, Select, Tex } from '../ui';
 import { t, table, type Key } from '../words';
-import { axes, base, baseRow, cellEdit, choose, draft, dropCell, headCut, info, inForce, label, peekQuery, putCell, room, row, rowFor, site, tabOf, tile, toggleHead, type Tab } from './state';
+import { axes, base, baseRow, byWords, cellEdit, choose, draft, dropCell, headCut, info, inForce, keysShown, label, lens, peekQuery, pinned, putCell, room, row, rowFor, sentencesOf, site, tabOf, tile, toggleHead, togglePin, type Tab } from './state';
 
 // ---- Weights of the row that is shown: the chosen one, or the one that is hovered ----------------------------------
 
@@ -29,7 +29,21 @@ export function useRowWeights(): { query: number; weights: number[] | null } {
 
 const windowSize = 600;
 
-function Words({ tokens, hue, chosen, weights, onChoose, onPeek, name }: { tokens: Token[]; hue: 'q' | 'k'; chosen: number; weights: number[] | null; onChoose: (i: number) => void; onPeek?: (i: number | null) => void; name: string }) {
+// Tokens that are shown as one: each alone, or those of one word. Bytes of one character read as the character.
+interface Shown { first: number; last: number; text: string; kind: string }
+function shownTokens(tokens: Token[], first: number, end: number, words: boolean): Shown[] {
+  const out: Shown[] = [];
+  for (let i = first; i < end; ++i) {
+    const token = tokens[i], before = tokens[i - 1], open = out.at(-1);
+    if (words && open && token.kind !== 'special' && before.kind !== 'special' && token.word === before.word) {
+      open.last = i;
+      if (token.kind !== 'byte' || token.joined) open.text += token.joined ?? token.text;
+    } else out.push({ first: i, last: i, text: words && token.joined ? token.joined : label(token), kind: token.kind });
+  }
+  return out;
+}
+
+function Words({ tokens, hue, chosen, weights, onChoose, onPeek, name, shares, hidden }: { tokens: Token[]; hue: 'q' | 'k'; chosen: number; weights: number[] | null; shares?: ((i: number) => number) | null; hidden?: ((i: number) => boolean) | null; onChoose: (i: number) => void; onPeek?: (i: number | null) => void; name: string }) {
   const palette = paletteOf(dark.value);
   // Thousands of tokens: a window of them around the chosen one stands in the page.
   const [from, setFrom] = useState(0);
@@ -41,23 +55,36 @@ function Words({ tokens, hue, chosen, weights, onChoose, onPeek, name }: { token
     if (!step) return;
     event.preventDefault();
     event.stopPropagation();
-    const next = Math.max(0, Math.min(tokens.length - 1, chosen + step));
-    onChoose(next);
-    host.current?.querySelector<HTMLElement>(`[data-token="${next}"]`)?.focus();
+    const all = [...host.current!.querySelectorAll<HTMLElement>('[data-token]')];
+    const at = all.findIndex((one) => one.getAttribute('aria-selected') === 'true'), next = all[Math.max(0, Math.min(all.length - 1, at + step))];
+    if (!next) return;
+    onChoose(Number(next.dataset.token));
+    next.focus();
   };
   return <div class="words" role="listbox" aria-label={name} aria-orientation="horizontal" ref={host} onKeyDown={keys} onPointerLeave={() => onPeek?.(null)}>
     {first > 0 && <button type="button" class="window" onClick={() => setFrom(first - windowSize / 2)}>… {first}</button>}
-    {tokens.slice(first, first + windowSize).map((token, offset) => {
-      const i = first + offset;
-      const share = weights ? ramp(weights[i] ?? 0) : 0;
-      const wordStart = offset > 0 && (token.text.startsWith(' ') || token.text.startsWith('\u2581')) ;
-      return <>{wordStart ? ' ' : null}<span role="option" aria-selected={i === chosen} tabIndex={i === chosen ? 0 : -1} data-token={i} class={`token ${token.kind} ${i === chosen ? `chosen-${hue}` : ''}`}
-        style={weights ? weightStyle(palette, share) : undefined} title={weights ? `${label(token)} · ${exact(weights[i] ?? 0)}` : label(token)}
-        aria-label={weights ? `${label(token)}, ${t('weight')} ${show(weights[i])}` : label(token)} data-weight={weights ? weights[i] : undefined}
-        onClick={() => onChoose(i)} onPointerEnter={() => onPeek?.(i)}>{label(token)}</span></>;
+    {shownTokens(tokens, first, Math.min(tokens.length, first + windowSize), byWords.value).map(({ first: i, last, text, kind }) => {
+      // Of a word of several tokens: the sum, which is what the word was given.
+      const all = Array.from({ length: last - i + 1 }, (_, n) => i + n);
+      const weight = weights ? all.reduce((sum, j) => sum + (weights[j] ?? 0), 0) : null;
+      const share = weight === null ? 0 : shares ? Math.min(1, all.reduce((sum, j) => sum + shares(j), 0)) : ramp(weight);
+      const wordStart = i > first && /^[ \u2581]/.test(tokens[i].text), now = chosen >= i && chosen <= last, away = !!hidden?.(i);
+      return <>{wordStart ? ' ' : null}<span role="option" aria-selected={now} tabIndex={now ? 0 : -1} data-token={i} data-last={last > i ? last : undefined} class={`token ${kind} ${now ? `chosen-${hue}` : ''} ${away ? 'away' : ''}`}
+        style={weight !== null ? weightStyle(palette, away ? 0 : share) : undefined} title={weight !== null ? `${text} · ${exact(weight)}` : text}
+        aria-label={weight !== null ? `${text}, ${t('weight')} ${show(weight)}` : text} data-weight={weight ?? undefined} data-share={shares && weight !== null ? share.toFixed(3) : undefined}
+        onClick={() => onChoose(i)} onPointerEnter={() => onPeek?.(i)}>{text}</span></>;
     })}
     {first + windowSize < tokens.length && <button type="button" class="window" onClick={() => setFrom(first + windowSize / 2)}>{tokens.length - first - windowSize} …</button>}
   </div>;
+}
+
+// Which keys the choice of sentences leaves out of the text and the lines; null: none. Numbers stay those of the whole row.
+function useHidden(query: number): ((j: number) => boolean) | null {
+  const a = site.value;
+  if (keysShown.value === 'all' || !a) return null;
+  const { queries, keys } = axes(a, base.value);
+  const mine = sentencesOf(queries)[query], of = sentencesOf(keys), same = keysShown.value === 'same';
+  return (j) => (of[j] === mine) !== same;
 }
 
 export function TextView() {
@@ -67,12 +94,22 @@ export function TextView() {
   if (!a || !queries.length) return null;
   const peek = (i: number | null) => { peekQuery.value = i; };
   const cross = a.part === 'cross';
+  const look = lens.value && lens.value.attention === a.name && lens.value.head === r.at.head && lens.value.query === query ? lens.value : null;
+  const most = look ? Math.max(1e-12, ...[...look.values.values()].map(Math.abs)) : 1;
+  const shares = look ? (j: number) => Math.abs(look.values.get(j) ?? 0) / most : null;
+  const hidden = useHidden(query);
+  const sum = weights && hidden ? weights.reduce((total, w, j) => hidden(j) ? total : total + w, 0) : null;
+  const sentences = Math.max(1, (sentencesOf(keys).at(-1) ?? 0) + 1);
   return <div class="text-view">
+    <div class="text-tools"><Segmented label={t('room.group')} id="group" value={byWords.value ? 'words' : 'tokens'} onChange={(value) => { byWords.value = value === 'words'; }} options={[{ value: 'tokens', label: t('room.group.tokens') }, { value: 'words', label: t('room.group.words') }]} />
+      {sentences > 1 && <Select id="keys-shown" label={t('room.keys.shown')} value={keysShown.value} onChange={(value) => { keysShown.value = value as 'all' | 'same' | 'other'; }} options={(['all', 'same', 'other'] as const).map((value) => ({ value, label: t(`keys.${value}`) }))} />}
+      {sum !== null && <span class="faint" data-shown-sum={sum}>{t('room.keys.sum', show(sum))}</span>}
+      {look && look.method !== 'weight' && <span class="hue-e" data-lens={look.method}>{t('room.lens', t(`method.${look.method}`))}</span>}</div>
     {cross ? <>
-      <p class="line-name hue-k">{t('room.source')}</p><Words name={t('room.keys')} tokens={keys} hue="k" chosen={r.at.key} weights={weights} onChoose={(key) => choose({ key })} />
+      <p class="line-name hue-k">{t('room.source')}</p><Words name={t('room.keys')} tokens={keys} hue="k" chosen={r.at.key} weights={weights} shares={shares} hidden={hidden} onChoose={(key) => choose({ key })} />
       <p class="line-name hue-q">{t('room.target')}</p><Words name={t('room.queries')} tokens={queries} hue="q" chosen={query} weights={null} onChoose={(q) => choose({ query: q })} onPeek={peek} />
     </> : <><p class="line-name hue-q">{a.stack === 'encoder' && info.value?.family === 'encoder-decoder' ? t('room.source') : info.value?.family === 'encoder-decoder' ? t('room.target') : t('room.text')}</p>
-      <Words name={t('room.queries')} tokens={queries} hue="q" chosen={query} weights={weights} onChoose={(q) => choose({ query: q })} onPeek={peek} /></>}
+      <Words name={t('room.queries')} tokens={queries} hue="q" chosen={query} weights={weights} shares={shares} hidden={hidden} onChoose={(q) => choose({ query: q })} onPeek={peek} /></>}
   </div>;
 }
 
@@ -85,6 +122,7 @@ export function Lines() {
   const { queries, keys } = axes(a, base.value);
   const [matrix, setMatrix] = useState<Tile | null>(null);
   const { query, weights } = useRowWeights();
+  const hidden = useHidden(query);
   const many = queries.length > 64 || keys.length > 64;
   useEffect(() => {
     if (many || !base.value || !a) { setMatrix(null); return; }
@@ -108,7 +146,7 @@ export function Lines() {
       lines.push(<path d={link({ source: [top[j].at, 34], target: [bottom[i].at, h - 34] })!} class="thread" style={{ opacity: w * 0.35 }} />);
     }
   }
-  current?.forEach((w, j) => { if (w >= 0.005 && top[j]) lines.push(<path d={link({ source: [top[j].at, 34], target: [bottom[query].at, h - 34] })!} class="thread now" style={{ opacity: Math.max(0.12, w), strokeWidth: 1 + 5 * w }} />); });
+  current?.forEach((w, j) => { if (w >= 0.005 && top[j] && !hidden?.(j)) lines.push(<path d={link({ source: [top[j].at, 34], target: [bottom[query].at, h - 34] })!} class="thread now" style={{ opacity: Math.max(0.12, w), strokeWidth: 1 + 5 * w }} />); });
   return <div class="lines-scroll"><svg class="lines" width={width} height={h} viewBox={`0 0 ${width} ${h}`} role="img" aria-label={t('room.lines.name', label(queries[query]))}>
     {lines}
     {keys.map((token, j) => <text x={top[j].at} y="24" text-anchor="middle" class={`line-key ${token.kind} ${j === r.at.key ? 'now' : ''}`} onClick={() => choose({ key: j })}>{label(token)}</text>)}
@@ -208,6 +246,8 @@ function Pipeline() {
       {at >= 0 && line('v', <Strip id="value" hue="v" name={t('value')} values={w.value_vectors[at]} />)}
       {line('o=\\sum w\\,v', <Strip id="mix" hue="v" name={t('row.output')} values={w.output} />)}
       {line('o\\,W_O', <Strip id="written" hue="x" name={t('room.p.written')} values={w.written} />)}
+      {line('\\textstyle\\sum_h o_h W_O+b', <Strip id="projected" hue="x" name={t('room.p.projected')} values={w.projected} />)}
+      {w.projection_bias.length > 0 && line('b', <Strip id="projection-bias" hue="x" name={t('room.p.bias')} values={w.projection_bias} />)}
       {line('w\\,\\lVert v W_O\\rVert', t('room.p.norm'), w.write_norms[j], 'hue-w')}
     </ol>
     <div class="head-sum"><p>{t('room.p.heads')}</p><div class="head-bars">{w.head_norms.map((norm, h) => <button type="button" class={`${h === r.at.head ? 'now' : ''} ${headCut(r.edits, r.at.attention, h) ? 'cut' : ''}`} title={exact(norm)} onClick={() => choose({ head: h })}><i style={{ '--h': (norm / bar).toFixed(3) }} /><span>{h + 1}</span></button>)}</div>
@@ -255,6 +295,7 @@ export function HeadTools() {
   const r = room.value, a = site.value;
   if (!a) return null;
   const cut = headCut(r.edits, a.name, r.at.head);
-  return <div class="head-tools"><b>{t('head.place', a.layer + 1, r.at.head + 1)}</b><Button small icon="cut" text label={cut ? t('room.head.back') : t('room.head.cut')} pressed={cut} id="cut-head" onClick={() => toggleHead(a.name, r.at.head)} /></div>;
+  return <div class="head-tools"><b>{t('head.place', a.layer + 1, r.at.head + 1)}</b><Button small icon="cut" text label={cut ? t('room.head.back') : t('room.head.cut')} pressed={cut} id="cut-head" onClick={() => toggleHead(a.name, r.at.head)} />
+    <Button small icon="grid" text label={t('room.pin')} pressed={pinned.value.some((p) => p.attention === a.name && p.head === r.at.head)} id="pin-head" onClick={() => togglePin(a.name, r.at.head)} /></div>;
 }
 export const metricName = (name: string) => `metric.${name}` in table ? t(`metric.${name}` as Key) : name;
