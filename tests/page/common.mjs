@@ -45,7 +45,7 @@ export async function browse() {
 
 // A page that records what went wrong and every request that leaves the machine.
 export async function open(browser, server, hash = '', options = {}) {
-  const { width = 1280, height = 900, language = 'en-US', dark = false, touch = false, reducedMotion = 'no-preference' } = options;
+  const { width = 1280, height = 900, language = 'en-US', dark = false, touch = false, reducedMotion = 'no-preference', waiting = false } = options;
   const context = await browser.newContext({ viewport: { width, height }, locale: language, colorScheme: dark ? 'dark' : 'light', hasTouch: touch, reducedMotion, acceptDownloads: true });
   const page = await context.newPage();
   page.problems = [];
@@ -58,6 +58,7 @@ export async function open(browser, server, hash = '', options = {}) {
     page.outside.push(url);
     return route.abort();
   });
+  if (waiting) return page;
   await page.goto(server.address + hash);
   await page.waitForSelector('main');
   return page;

@@ -64,12 +64,13 @@ test('0 serious findings of the accessibility audit on every screen, light and d
 test('interactive within 2 s, and nothing is asked of another host', async () => {
   const times = [], own = [];
   for (let i = 0; i < 3; ++i) {
-    const begin = Date.now();
-    const page = await open(browser, server, '#/model');
-    await page.waitForSelector('.row-column [role=slider]');
-    times.push(Date.now() - begin);
+    const page = await open(browser, server, '#/model', { waiting: true });
     const meter = await page.context().newCDPSession(page);
     await meter.send('Performance.enable', { timeDomain: 'threadTicks' });
+    const begin = Date.now();
+    await page.goto(server.address + '#/model');
+    await page.waitForSelector('.row-column [role=slider]');
+    times.push(Date.now() - begin);
     own.push(Math.round(1000 * (await meter.send('Performance.getMetrics')).metrics.find((m) => m.name === 'TaskDuration').value));
     assert.deepEqual(page.outside, []);
     await page.context().close();
