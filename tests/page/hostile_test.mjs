@@ -12,6 +12,8 @@ before(async () => { browser = await browse(); });
 after(async () => { await browser?.close(); });
 
 const opened = async (server, hash = '#/model', options = {}) => { const page = await open(browser, server, hash, options); await page.waitForSelector('.live'); await settled(page); return page; };
+// Said for some seconds only, so read where it appears.
+const said = (page) => page.waitForFunction(() => document.querySelector('.toast.error')?.textContent).then((text) => text.jsonValue());
 const read = async (page, text) => { await page.fill('#source-text', text); await page.click('#run'); };
 
 test('a text longer than the model, and an empty one', async () => {
@@ -66,8 +68,7 @@ test('links: of another version, damaged, of an unknown model', async () => {
   const server = await serve(translator);
   for (const [hash, words] of [['#/model?v=7&s=abc', /another version \(7\)/], ['#/model?v=1&s=%%%', /link/i]]) {
     const page = await open(browser, server, hash);
-    await page.waitForSelector('.toast.error');
-    assert.match(await page.textContent('.toast.error'), words);
+    assert.match(await said(page), words);
     await page.waitForSelector('.live');
     await page.context().close();
   }
@@ -84,8 +85,7 @@ test('links: of another version, damaged, of an unknown model', async () => {
     return btoa(String.fromCharCode(...packedAgain)).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
   }, state);
   const other = await open(browser, server, `#/model?v=1&s=${forged}`);
-  await other.waitForSelector('.toast.error');
-  assert.match(await other.textContent('.toast.error'), /gone-model.*attend explore/);
+  assert.match(await said(other), /gone-model.*attend explore/);
   await other.waitForSelector('.live');
   await Promise.all([page, other].map((p) => p.context().close()));
   await server.stop();
