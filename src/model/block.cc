@@ -220,14 +220,14 @@ std::vector<AskedRows> asked_rows(const StackRun& run, int layer) {
   return asked;
 }
 
-// Queries, keys and values side by side.
-Tensor project(const Place& place, const AttentionParts& parts, const Tensor& x) {
-  const LinearParts& weights = parts.query_key_value;
+// The first products of an attention: queries, keys and values side by side, or queries of another's keys.
+Tensor project(const Place& place, const NormParts& norm, const LinearParts& weights, const Tensor& x) {
   const StackRange& range = place.run.range;
-  if (!range.projected.defined() || place.layer != range.first_layer)
-    return linear(enter(place, parts.norm, x), weights.weight, weights.bias);
+  if (!range.projected.defined() || place.layer != range.first_layer || place.part != range.first_part)
+    return linear(enter(place, norm, x), weights.weight, weights.bias);
   Tensor all = range.projected;
-  const Tensor fresh = linear(enter(place, parts.norm, select_rows(x, range.changed)), weights.weight, weights.bias);
+  if (range.changed.empty()) return all;
+  const Tensor fresh = linear(enter(place, norm, select_rows(x, range.changed)), weights.weight, weights.bias);
   for (std::size_t i = 0; i < range.changed.size(); ++i)
     std::copy_n(fresh.row(static_cast<std::int64_t>(i)), fresh.width(), all.row(range.changed[i]));
   return all;
@@ -238,7 +238,7 @@ Tensor self_attention(StackRun& run, int layer, const AttentionParts& parts, Ten
   const TransformerConfig& config = run.parts.config;
   const std::int64_t query_width = config.heads * config.head_width(), key_width = config.key_head_count() * config.head_width();
 
-  const Tensor all = project(place, parts, x);
+  const Tensor all = project(place, parts.norm, parts.query_key_value, x);
   const Tensor fused[3] = {all.columns(0, query_width), all.columns(query_width, key_width),
                            all.columns(query_width + key_width, key_width)};
   Tensor query = fused[0], key = fused[1], value = fused[2];
@@ -302,7 +302,7 @@ Tensor cross_attention(StackRun& run, int layer, const AttentionParts& parts, co
   const TransformerConfig& config = run.parts.config;
   const std::int64_t key_width = config.key_head_count() * config.head_width();
 
-  Tensor query = linear(enter(place, parts.norm, x), parts.query.weight, parts.query.bias);
+  Tensor query = project(place, parts.norm, parts.query, x);
   place.visit(Point::query, query);
   AttentionInput input = attention_input(place);
   Tensor key, value;

@@ -95,10 +95,11 @@ void check_range(const char* operation, const TransformerConfig& config, const S
     refuse("first_part does not exist in this stack", cross ? "self, cross or feed_forward" : "self or feed_forward");
   if (range.last_rows < 0) refuse(join("last_rows is ", range.last_rows));
   if (range.projected.defined()) {
-    const Shape wanted{rows.rows.rows(), (config.heads + 2 * config.key_head_count()) * config.head_width()};
+    const bool queries = range.first_part == Part::cross;
+    const Shape wanted{rows.rows.rows(), (config.heads + (queries ? 0 : 2 * config.key_head_count())) * config.head_width()};
     if (!(range.projected.shape() == wanted) || !range.projected.contiguous())
       throw Error(ErrorKind::shape, operation, join("projected is ", range.projected.shape()), join("it must be ", wanted, " without gaps"));
-    if (options.probe || range.first_part != Part::self) refuse("projected is given with a probe or a later part", "leave one of them out");
+    if (options.probe || range.first_part == Part::feed_forward) refuse("projected is given with a probe or a later part", "leave one of them out");
     for (const std::int64_t row : range.changed)
       if (row < 0 || row >= rows.rows.rows()) refuse(join("row ", row, " is changed"), join("rows run from 0 to ", rows.rows.rows() - 1));
   }
@@ -234,7 +235,9 @@ States Model::encode_from(const States& rows, const StackRange& range, const Run
 States Model::decode_from(const States& rows, const States* memory, const StackRange& range, const RunOptions& options) const {
   const StackParts& stack = need_stack(parts_->decoder, "decode_from", "decoder");
   check_range("decode_from", parts_->config, stack, rows, range, options);
-  check_memory("decode_from", *parts_, memory, rows.items());
+  const int end = range.end_layer < 0 ? static_cast<int>(stack.blocks.size()) : range.end_layer;
+  const bool reads = range.first_layer + (range.first_part == Part::feed_forward ? 1 : 0) < end;
+  if (reads || memory) check_memory("decode_from", *parts_, memory, rows.items());
   StackRun run{*parts_, stack, options, rows.offsets, number_rows("decode_from", parts_->config, rows.offsets), memory, {}, 0, {}, range, false};
   Tensor result = run_stack(run, rows.rows);
   return {std::move(result), std::move(run.offsets)};

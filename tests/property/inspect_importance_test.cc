@@ -126,6 +126,21 @@ TEST_P(Matters, EdgesAgreeWithTheTextbook) {
   for (const Target& target : some_targets(model, rows())) check_edges(model, input, target, 25, seed++);
 }
 
+// A decoder of one layer: what reads one row of it has nothing before that row's block.
+TEST(MattersOfOneLayer, EdgesAgreeWithTheTextbook) {
+  for (const std::size_t family : {std::size_t{0}, std::size_t{3}}) {
+    TransformerConfig config = all_families()[family].config;
+    config.decoder->layers = 1;
+    Model model(config, 7);
+    reference::randomise(model, 11);
+    ModelInput input;
+    if (config.encoder) input.source = reference::random_tokens({6}, config.encoder->vocabulary, 1).ids;
+    input.ids = reference::random_tokens({7}, config.decoder->vocabulary, 2).ids;
+    std::uint64_t seed = 5;
+    for (const Target& target : some_targets(model, 7)) check_edges(model, input, target, 6, seed++);
+  }
+}
+
 TEST_P(Matters, SharpHeadsAgreeWithTheTextbook) {
   // Scores so far apart that some weights are 1 and the others vanish, even below the smallest float.
   for (Parameter& parameter : model.parameters()) {

@@ -115,7 +115,9 @@ TEST_P(Range, DecoderGoesOnFromEveryBlock) {
     last_memory = {memory.rows.row_range(memory.offsets[1], 1), {0, 1}};
   }
   const States* read = config().encoder ? &memory : nullptr;
-  Recorder recorder(kept_sites(model, StackKind::decoder, layers));
+  std::vector<Site> sites = kept_sites(model, StackKind::decoder, layers);
+  for (int layer = 0; layer < layers && config().encoder; ++layer) sites.push_back({StackKind::decoder, layer, Part::cross, Point::query});
+  Recorder recorder(sites);
   RunOptions options;
   options.probe = &recorder;
   const States whole = model.decode(target(), read, options);
@@ -126,7 +128,19 @@ TEST_P(Range, DecoderGoesOnFromEveryBlock) {
     EXPECT_EQ(model.decode_from(input, read, {.first_layer = layer, .end_layer = layer + 1}).rows.to_vector(), output.to_vector());
     if (config().encoder) {
       const States middle{recorder.value({StackKind::decoder, layer, Part::self, Point::added}), whole.offsets};
-      EXPECT_EQ(model.decode_from(middle, read, {.first_layer = layer, .first_part = Part::cross}).rows.to_vector(), whole.rows.to_vector());
+      StackRange cross{.first_layer = layer, .first_part = Part::cross};
+      EXPECT_EQ(model.decode_from(middle, read, cross).rows.to_vector(), whole.rows.to_vector());
+      // Queries of the cross-attention come along; only the second row's is made again.
+      const std::int64_t changed[] = {1};
+      cross.projected = recorder.value({StackKind::decoder, layer, Part::cross, Point::query}).clone();
+      std::fill_n(cross.projected.row(1), cross.projected.width(), std::nanf(""));
+      cross.changed = changed;
+      EXPECT_EQ(model.decode_from(middle, read, cross).rows.to_vector(), whole.rows.to_vector());
+      // What has no cross-attention left needs no memory.
+      const States after{recorder.value({StackKind::decoder, layer, Part::cross, Point::added}), whole.offsets};
+      const StackRange rest{.first_layer = layer, .first_part = Part::feed_forward, .end_layer = layer + 1};
+      EXPECT_EQ(model.decode_from(after, nullptr, rest).rows.to_vector(), output.to_vector());
+      EXPECT_THROW(model.decode_from(middle, nullptr, {.first_layer = layer, .first_part = Part::cross}), Error);
     }
     const States few = model.decode_from(input, read, {.first_layer = layer, .last_rows = 3});
     EXPECT_EQ(few.offsets, (std::vector<std::int64_t>{0, 3, 6, 7}));

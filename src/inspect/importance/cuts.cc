@@ -7,6 +7,7 @@
 
 #include "attend/error.h"
 #include "inspect/importance/edges.h"
+#include "inspect/importance/last_row.h"
 #include "inspect/importance/places.h"
 #include "inspect/importance/target.h"
 #include "model/parts.h"
@@ -62,6 +63,7 @@ class CutRuns {
           (site.part == Part::self && (site.point == Point::query || site.point == Point::key || site.point == Point::value)))
         sites.push_back(site);
     sites.push_back({StackKind::decoder, 0, Part::self, Point::added});
+    sites.push_back({StackKind::decoder, 0, Part::cross, Point::query});
     Recorder recorder(sites);
     RunOptions options;
     options.probe = &recorder;
@@ -88,8 +90,17 @@ class CutRuns {
     const Tensor states = model.decode_cached(tokens, grown, options).rows;
     for (int layer = 0; layer < static_cast<int>(config.decoder->layers); ++layer)
       keep(recorder, StackKind::decoder, layer, decoder_inputs_, decoder_projections_);
-    if (config.encoder) after_first_self_ = recorder.value({StackKind::decoder, 0, Part::self, Point::added});
+    if (config.encoder) {
+      after_first_self_ = recorder.value({StackKind::decoder, 0, Part::self, Point::added});
+      first_cross_queries_ = recorder.value({StackKind::decoder, 0, Part::cross, Point::query});
+    }
     base_of(states);
+    if (target_->first_row() + 1 != end_ || !LastRow::fits(config)) return;
+    last_row_.emplace(model);
+    last_normed_ = last_row_->normed(decoder_inputs_.back());
+    const RowSpan own[] = {{0, end_}}, sources[] = {{0, memory_.offsets.back()}};
+    last_row_base_ = of_last_rows(last_row_->states(decoder_inputs_.back().row_range(end_ - 1, 1), end_ - 1, last_normed_, own, memory_.rows, sources))
+                         .front();
   }
 
   void check(const Edge& edge) const {
@@ -122,8 +133,8 @@ class CutRuns {
     std::int64_t rows = 0;
     const auto flush = [&] {
       if (batch.empty()) return;
-      const std::vector<double> values = stack == StackKind::encoder ? cut_in_encoder(edges, batch, layer) : cut_in_decoder(edges, batch, layer);
-      for (std::size_t i = 0; i < batch.size(); ++i) effects[batch[i]] = values[i] - base_;
+      const std::vector<double> changes = stack == StackKind::encoder ? cut_in_encoder(edges, batch, layer) : cut_in_decoder(edges, batch, layer);
+      for (std::size_t i = 0; i < batch.size(); ++i) effects[batch[i]] = changes[i];
       batch.clear();
       rows = 0;
     };
@@ -150,19 +161,19 @@ class CutRuns {
       options.probe = &cuts;
       StackRange range;
       range.first_layer = places.front().layer;
-      std::vector<double> values;
+      std::vector<double> changes;
       if (stack == StackKind::encoder) {
         range.last_rows = encoder_last_rows();
-        values = from_memory(model_.encode_from(repeated(encoder_inputs_[static_cast<std::size_t>(range.first_layer)], count), range, options));
+        changes = from_memory(model_.encode_from(repeated(encoder_inputs_[static_cast<std::size_t>(range.first_layer)], count), range, options));
       } else if (!cache_) {
-        values.assign(some.size(), base_);
+        changes.assign(some.size(), 0.0);
       } else {
         std::vector<KvCache> forks;
         const std::vector<KvCache*> caches = fork(std::vector<std::int64_t>(some.size(), 0), forks);
         range.last_rows = end_ - target_->first_row();
-        values = values_of(model_.decode_cached_from(repeated(decoder_inputs_[static_cast<std::size_t>(range.first_layer)], count), caches, range, options));
+        changes = changes_of(model_.decode_cached_from(repeated(decoder_inputs_[static_cast<std::size_t>(range.first_layer)], count), caches, range, options));
       }
-      for (const double value : values) effects.push_back(value - base_);
+      effects.insert(effects.end(), changes.begin(), changes.end());
     }
     return effects;
   }
@@ -191,20 +202,70 @@ class CutRuns {
     return layer + 1 == static_cast<int>(decoder_inputs_.size()) && query < target_->first_row();
   }
 
-  // The target of items whose rows are the last ones before end_.
-  std::vector<double> values_of(const States& states) const {
-    std::vector<std::int64_t> firsts;
-    for (std::size_t item = 0; item + 1 < states.offsets.size(); ++item) firsts.push_back(end_ - states.offsets[item + 1] + states.offsets[item]);
-    return target_->values(states, firsts, base_rows_);
+  std::vector<double> less(std::vector<double> values, double base) const {
+    for (double& value : values) value -= base;
+    return values;
   }
 
-  // The target when the encoder gave these states: the decoder's first self-attention does not read them.
-  std::vector<double> from_memory(const States& memory) const {
-    if (reads_encoder()) return values_of(memory);
+  // How the target of items whose rows are the last ones before end_ differs from that of the run without cuts.
+  std::vector<double> changes_of(const States& states) const {
+    std::vector<std::int64_t> firsts;
+    for (std::size_t item = 0; item + 1 < states.offsets.size(); ++item) firsts.push_back(end_ - states.offsets[item + 1] + states.offsets[item]);
+    return less(target_->values(states, firsts, base_rows_), base_);
+  }
+
+  // The target of items that are its only row, after the final norm.
+  std::vector<double> of_last_rows(const Tensor& rows) const {
+    return target_->values({rows, rows_of_one(rows.rows())}, std::vector<std::int64_t>(static_cast<std::size_t>(rows.rows()), end_ - 1), base_rows_);
+  }
+
+  // The same from rows that the last block reads, the last ones before end_ of each item; the rows before are those of the
+  // run without cuts, and so is the memory where it is one for all.
+  std::vector<double> through_last_row(const States& states, const States& memory) const {
+    const auto items = static_cast<std::size_t>(states.items());
+    const Tensor fresh = last_row_->normed(states.rows);
+    Tensor normed = Tensor::empty({states.items() * end_, fresh.width()});
+    std::vector<RowSpan> own, sources;
+    std::vector<std::int64_t> rows;
+    for (std::size_t item = 0; item < items; ++item) {
+      const std::int64_t count = states.offsets[item + 1] - states.offsets[item], begin = static_cast<std::int64_t>(item) * end_;
+      float* to = std::copy_n(last_normed_.data(), (end_ - count) * fresh.width(), normed.row(begin));
+      std::copy_n(fresh.row(states.offsets[item]), count * fresh.width(), to);
+      own.push_back({begin, end_});
+      rows.push_back(states.offsets[item + 1] - 1);
+      const std::size_t source = memory.items() == 1 ? 0 : item;
+      if (memory.rows.defined()) sources.push_back({memory.offsets[source], memory.offsets[source + 1] - memory.offsets[source]});
+    }
+    return less(of_last_rows(last_row_->states(select_rows(states.rows, rows), end_ - 1, normed, own, memory.rows, sources)), last_row_base_);
+  }
+
+  // What the decoder runs once it has another memory: its first self-attention does not read that, nor do the first
+  // queries.
+  StackRange below_memory(std::int64_t items) const {
     StackRange range;
     range.first_part = Part::cross;
-    range.last_rows = end_ - target_->first_row();
-    return values_of(model_.decode_from(repeated(after_first_self_, memory.items()), &memory, range));
+    range.projected = repeated(first_cross_queries_, items).rows;
+    if (last_row_) range.end_layer = static_cast<int>(decoder_inputs_.size()) - 1;
+    else range.last_rows = end_ - target_->first_row();
+    return range;
+  }
+
+  // How the target differs when the encoder gave these states.
+  std::vector<double> from_memory(const States& memory) const {
+    if (reads_encoder()) return changes_of(memory);
+    if (only_last_row()) return through_cross_alone(memory);
+    const States states = model_.decode_from(repeated(after_first_self_, memory.items()), &memory, below_memory(memory.items()));
+    return last_row_ ? through_last_row(states, memory) : changes_of(states);
+  }
+
+  // A decoder of one layer, of which one row is read: only the cross-attention's rows and what comes after them differ.
+  bool only_last_row() const { return last_row_ && decoder_inputs_.size() == 1; }
+  std::vector<double> through_cross_alone(const States& memory) const {
+    std::vector<RowSpan> sources;
+    for (std::size_t item = 0; item + 1 < memory.offsets.size(); ++item)
+      sources.push_back({memory.offsets[item], memory.offsets[item + 1] - memory.offsets[item]});
+    const Tensor rows = repeated(after_first_self_.row_range(end_ - 1, 1), memory.items()).rows;
+    return less(of_last_rows(last_row_->states_after_self(rows, end_ - 1, memory.rows, sources)), last_row_base_);
   }
 
   // In every item of `rows`, which has as many rows as the memory, one row becomes another.
@@ -216,24 +277,29 @@ class CutRuns {
 
   // The same where one row of the memory differs: keys and values of the others are there.
   std::vector<double> from_memory_rows(const States& rows, std::span<const std::int64_t> places) const {
+    States memory = repeated(memory_.rows, rows.items());
+    put_rows(rows.rows, places, memory.rows);
+    if (only_last_row()) return through_cross_alone(memory);
     const std::shared_ptr<const CrossMemory> changed = model_.share_memory(rows);
     auto spliced = std::make_shared<CrossMemory>();
-    for (std::size_t layer = 0; layer < shared_->keys.size(); ++layer) {
+    spliced->offsets = memory.offsets;
+    const std::size_t layers = shared_->keys.size() - (last_row_ ? 1 : 0);  // the last row reads the memory itself
+    for (std::size_t layer = 0; layer < layers; ++layer) {
       States keys = repeated(shared_->keys[layer], rows.items()), values = repeated(shared_->values[layer], rows.items());
       put_rows(changed->keys[layer], places, keys.rows);
       put_rows(changed->values[layer], places, values.rows);
       spliced->keys.push_back(keys.rows);
       spliced->values.push_back(values.rows);
-      spliced->offsets = keys.offsets;
     }
+    // What nobody reads stands in for it.
+    spliced->keys.resize(shared_->keys.size(), shared_->keys.back());
+    spliced->values.resize(shared_->values.size(), shared_->values.back());
     std::vector<KvCache> caches;
     std::vector<KvCache*> lent;
     for (std::int64_t item = 0; item < rows.items(); ++item) caches.emplace_back(model_, spliced, item);
     for (KvCache& cache : caches) lent.push_back(&cache);
-    StackRange range;
-    range.first_part = Part::cross;
-    range.last_rows = end_ - target_->first_row();
-    return values_of(model_.decode_cached_from(repeated(after_first_self_, rows.items()), lent, range));
+    const States states = model_.decode_cached_from(repeated(after_first_self_, rows.items()), lent, below_memory(rows.items()));
+    return last_row_ ? through_last_row(states, memory) : changes_of(states);
   }
 
   // Copies of the cache cut back to these lengths.
@@ -312,7 +378,7 @@ class CutRuns {
     }
     std::vector<KvCache> forks;
     const std::vector<KvCache*> caches = fork(queries, forks);
-    if (last) return target_->values(model_.decode_cached_from({cut, offsets}, caches, range), queries, base_rows_);
+    if (last) return less(target_->values(model_.decode_cached_from({cut, offsets}, caches, range), queries, base_rows_), base_);
     States states{Tensor::empty({offsets.back(), cut.width()}), offsets};
     const Tensor& projections = decoder_projections_[next];
     range.projected = Tensor::empty({offsets.back(), projections.width()});
@@ -323,8 +389,13 @@ class CutRuns {
       std::copy_n(decoder_inputs_[next].data() + (queries[item] + 1) * cut.width(), later * cut.width(), to);
       std::copy_n(projections.data() + queries[item] * projections.width(), (later + 1) * projections.width(), range.projected.row(offsets[item]));
     }
+    if (last_row_) {
+      range.end_layer = static_cast<int>(decoder_inputs_.size()) - 1;
+      if (range.first_layer < range.end_layer) states = model_.decode_cached_from(states, caches, range);
+      return through_last_row(states, memory_);
+    }
     range.last_rows = end_ - target_->first_row();
-    return values_of(model_.decode_cached_from(states, caches, range));
+    return changes_of(model_.decode_cached_from(states, caches, range));
   }
 
   static std::vector<std::int64_t> rows_of_one(std::int64_t count) {
@@ -339,13 +410,17 @@ class CutRuns {
   States memory_;
   std::vector<Tensor> encoder_inputs_, decoder_inputs_;  // of every block; the decoder's rows before end_
   std::vector<Tensor> encoder_projections_, decoder_projections_;  // queries, keys and values of these rows
-  Tensor after_first_self_;                              // of the decoder
+  Tensor after_first_self_, first_cross_queries_;        // of the decoder
   std::shared_ptr<const CrossMemory> shared_;            // of the memory
   std::optional<KvCache> cache_;                         // of the decoder's rows
   std::optional<ResolvedTarget> target_;
   std::int64_t end_ = 0;                                 // rows of the last stack that are run
   std::vector<double> base_rows_;                        // what each row adds to the target, without cuts
   double base_ = 0;
+  // Where the target reads one row of the decoder: the last block for it, what that reads, and the target through it.
+  std::optional<LastRow> last_row_;
+  Tensor last_normed_;
+  double last_row_base_ = 0;
 };
 
 }  // namespace

@@ -141,6 +141,13 @@ ResolvedTarget::ResolvedTarget(const Model& model, const Target& target, std::in
   if (vocabulary == 0)
     throw Error(ErrorKind::argument, here, "the model predicts no tokens", join("it has classes 0 to ", config.classes - 1));
   const std::string stack = config.decoder ? "the decoder" : "the encoder";
+  const std::string table = !config.tied_logits ? "logits.weight" : config.shared_embeddings ? "embedding.weight"
+                            : config.decoder    ? "decoder.embedding.weight"
+                                                : "encoder.embedding.weight";
+  for (const Parameter& parameter : model.parameters()) {
+    if (parameter.name == table) logit_weights_ = parameter.value;
+    if (parameter.name == "logits.bias") logit_biases_ = parameter.value;
+  }
   if (target.kind == Target::Kind::log_probability) {
     const auto count = static_cast<std::int64_t>(target.labels.size());
     if (count != rows)
@@ -168,17 +175,26 @@ ResolvedTarget::ResolvedTarget(const Model& model, const Target& target, std::in
 std::vector<double> ResolvedTarget::row_values(const Tensor& rows, std::span<const std::int64_t> positions) const {
   std::vector<double> result;
   result.reserve(positions.size());
+  if (target_.kind != Target::Kind::log_probability) {
+    // One or two columns of the vocabulary's thousands.
+    const auto logit = [&](const float* state, std::int32_t token) {
+      const float* weights = logit_weights_.row(token);
+      double sum = logit_biases_.defined() ? static_cast<double>(logit_biases_.data()[token]) : 0.0;
+      for (std::int64_t i = 0; i < rows.width(); ++i) sum += static_cast<double>(state[i]) * static_cast<double>(weights[i]);
+      return sum;
+    };
+    const bool two = target_.kind == Target::Kind::difference;
+    for (std::int64_t row = 0; row < rows.rows(); ++row)
+      result.push_back(logit(rows.row(row), target_.token) - (two ? logit(rows.row(row), target_.other) : 0.0));
+    return result;
+  }
   for (std::int64_t begin = 0; begin < rows.rows(); begin += logit_rows) {
     const std::int64_t count = std::min(logit_rows, rows.rows() - begin);
-    const bool probability = target_.kind == Target::Kind::log_probability;
-    Tensor logits = model_.logits(rows.row_range(begin, count));
-    if (probability) logits = log_softmax(logits);
+    const Tensor logits = log_softmax(model_.logits(rows.row_range(begin, count)));
     for (std::int64_t row = 0; row < count; ++row) {
       const float* z = logits.row(row);
-      const std::int32_t token = probability ? target_.labels[static_cast<std::size_t>(positions[static_cast<std::size_t>(begin + row)])]
-                                             : target_.token;
-      const double other = target_.kind == Target::Kind::difference ? static_cast<double>(z[target_.other]) : 0.0;
-      result.push_back(token < 0 ? 0 : static_cast<double>(z[token]) - other);
+      const std::int32_t token = target_.labels[static_cast<std::size_t>(positions[static_cast<std::size_t>(begin + row)])];
+      result.push_back(token < 0 ? 0 : static_cast<double>(z[token]));
     }
   }
   return result;

@@ -45,6 +45,7 @@ class ResolvedTarget {
 
   const Model& model_;
   Target target_;
+  Tensor logit_weights_, logit_biases_;  // [vocabulary, width], [vocabulary] or undefined; not for classes
   std::int64_t first_row_ = 0, end_row_ = 0;
 };
 
