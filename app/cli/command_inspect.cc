@@ -21,7 +21,7 @@ struct Options {
   InspectOptions inspect;
   std::string why, rather_than, group = "word";
   std::int64_t at = -1;
-  bool sequence = false, no_write = false;
+  bool sequence = false, no_write = false, no_matrices = false;
   InspectionFiles files;
   int rows = 10;
 };
@@ -64,35 +64,39 @@ std::string number(double value) {
 
 std::string counted(std::size_t count, const char* what) { return join(count, ' ', what, count == 1 ? "" : "s"); }
 
+constexpr double least_printed_share = 0.05;
+// Edges of a text as long as people read line by line; beyond, a terminal is told of the largest only.
+constexpr double few_edges = 1 << 24;
+
+double edges_of(const TransformerConfig& config, const Subject& subject) {
+  const auto source = static_cast<double>(subject.source.size()), target = static_cast<double>(subject.target.size());
+  const double encoder = config.encoder ? config.encoder->layers * source * source : 0;
+  const double decoder = config.decoder ? config.decoder->layers * target * (target + (config.encoder ? source : 0)) : 0;
+  return static_cast<double>(config.heads) * (encoder + decoder);
+}
+
 // What each query looks at, over the layers and heads chosen.
-void print_rows(Output& out, const Inspection& inspection, const ShownAttention& attention, int columns, bool colour) {
+void print_rows(Output& out, const Inspection& inspection, std::size_t which, const std::vector<std::vector<Reading>>& readings,
+                int columns, bool colour) {
+  const ShownAttention& attention = inspection.attentions[which];
   const auto& queries = inspection.texts[attention.query_text].tokens;
   const auto& keys = inspection.texts[attention.key_text].tokens;
-  const std::vector<float>& values = attention.measures.front().values;
-  const std::size_t cells = queries.size() * keys.size(), maps = values.size() / std::max<std::size_t>(1, cells);
   out.line("");
   out.line(join(attention.name, ": what each ", attention.query_text == attention.key_text ? "word" : "target word",
                 " looks at, mean over ", counted(attention.layers.size(), "layer"), " and ", counted(attention.heads.size(), "head")));
   int widest = 4;
   for (const ShownToken& token : queries) widest = std::max(widest, std::min(display_width(token.text), 16));
   for (std::size_t query = 0; query < queries.size(); ++query) {
-    std::vector<std::pair<double, std::size_t>> mass;
-    for (std::size_t key = 0; key < keys.size(); ++key) {
-      double sum = 0;
-      for (std::size_t map = 0; map < maps; ++map) sum += static_cast<double>(values[map * cells + query * keys.size() + key]);
-      mass.emplace_back(sum / static_cast<double>(maps), key);
-    }
-    std::stable_sort(mass.begin(), mass.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     std::string row = "  " + padded(queries[query].text, widest) + "  ";
     int left = columns - widest - 4;
-    for (const auto& [share, key] : mass) {
-      if (share < 0.05) break;
+    for (const Reading& reading : readings[query]) {
+      const std::string& key = keys[reading.key].text;
       char text[16];
-      std::snprintf(text, sizeof(text), " %.2f   ", share);
-      const int width = display_width(keys[key].text) + static_cast<int>(std::string_view(text).size());
+      std::snprintf(text, sizeof(text), " %.2f   ", reading.share);
+      const int width = display_width(key) + static_cast<int>(std::string_view(text).size());
       if (width > left) break;
       left -= width;
-      row += (colour && share >= 0.5 ? "\033[1m" + keys[key].text + "\033[0m" : keys[key].text) + text;
+      row += (colour && reading.share >= 0.5 ? "\033[1m" + key + "\033[0m" : key) + text;
     }
     while (row.ends_with(' ')) row.pop_back();
     out.line(row);
@@ -137,12 +141,17 @@ void run(Options& options, const Globals& globals) {
   if (!options.rather_than.empty() && options.why.empty())
     throw Error(ErrorKind::argument, "--rather-than", "is given without --why", "add --why TOKEN");
   const std::vector<SubjectTexts> all = options.subject.read(folder);
-  options.files.check(all.size());
+  options.files.check(all.size(), !options.no_matrices);
+  const bool printed = !globals.json && !options.files.any();
   Output out;
   const bool colour = colour_wanted(STDOUT_FILENO);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Subject subject = read_subject(folder, all[i]);
     options.inspect.target = target_of(options, folder, subject);
+    options.inspect.matrices = !options.no_matrices && (globals.json || options.files.want_matrices() ||
+                                                        (printed && options.inspect.target && edges_of(folder.model.config(), subject) <= few_edges));
+    options.inspect.statistics = !printed;
+    options.inspect.least_share = printed ? least_printed_share : 0;
     InspectReport report = inspect(folder, model.filename().string(), subject, options.inspect);
     options.files.write(report.inspection, i);
     if (globals.json) {
@@ -161,11 +170,11 @@ void run(Options& options, const Globals& globals) {
         json["rank_agreement"] = std::move(agreement);
       }
       out.json(json);
-    } else if (!options.files.any()) {
+    } else if (printed) {
       if (i > 0) out.line("");
       for (const ShownText& text : report.inspection.texts) out.line(padded(text.name, 8) + running_text(text));
-      for (const ShownAttention& attention : report.inspection.attentions)
-        print_rows(out, report.inspection, attention, terminal_columns(STDOUT_FILENO), colour);
+      for (std::size_t which = 0; which < report.inspection.attentions.size(); ++which)
+        print_rows(out, report.inspection, which, report.readings[which], terminal_columns(STDOUT_FILENO), colour);
       if (options.inspect.target) print_effects(out, subject, report, options.rows);
     }
     out.flush();
@@ -185,6 +194,8 @@ void add_inspect(Command& program, Globals& globals) {
   command->add_option("--group", options->group, "Show tokens as token, character, word or blank-separated")->show_default();
   command->add_option("--source-words", options->inspect.source_words, "The source with blanks between its words, to group by these");
   command->add_option("--target-words", options->inspect.target_words, "The same of the target, or of the text of a single stack");
+  command->add_flag("--no-matrices", options->no_matrices,
+                    "Only what rows and heads tell (entropy, distance, weight on first, self and previous): memory linear in the text");
   command->add_flag("--no-write", options->no_write, "Leave out weight x norm of what an edge writes");
   command->add_option("--why", options->why, "Token (or class) whose logit is explained")->type_name("TOKEN");
   command->add_option("--rather-than", options->rather_than, "Explain the logit's difference from this one's")->type_name("TOKEN");
@@ -199,6 +210,7 @@ void add_inspect(Command& program, Globals& globals) {
       "  attend inspect 我喜欢学习中文。 --why Chinese --exact 200\n"
       "  attend inspect 我喜欢学习中文。 --why Chinese --rather-than English --output why.svg --picture measures\n"
       "  attend inspect --model tang-quatrains 床前明月光 --layers -1 --output page.html --output weights.npz\n"
+      "  attend inspect --file long.txt --model tang-quatrains --output long.rows.csv --output long.heads.csv\n"
       "  attend inspect --file sentences.txt --attention cross --output pictures/line-{}.svg");
   command->callback([options, &globals] { run(*options, globals); });
 }

@@ -1,5 +1,6 @@
 #include "inspection_files.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <iostream>
@@ -23,6 +24,10 @@ std::string ending_of(const std::string& name) {
 std::string numbered(std::string name, std::size_t subject) {
   if (const std::size_t place = name.find("{}"); place != std::string::npos) name.replace(place, 2, std::to_string(subject + 1));
   return name;
+}
+
+bool shows_rows_only(const std::string& ending, const std::string& picture) {
+  return ending == ".rows.csv" || ending == ".heads.csv" || ((ending == ".svg" || ending == ".png") && (picture == "rows" || picture == "bars"));
 }
 
 // The attention, layer and head that a picture of one matrix shows: cross-attention where there is one, whose last layer
@@ -59,12 +64,19 @@ void InspectionFiles::add_to(Command& command) {
   command.add_flag("--logarithmic", logarithmic, "Shade weights on three decades: for long texts");
 }
 
-void InspectionFiles::check(std::size_t subjects) const {
+bool InspectionFiles::want_matrices() const {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return !shows_rows_only(ending_of(name), picture); });
+}
+
+void InspectionFiles::check(std::size_t subjects, bool matrices) const {
   static const std::set<std::string> known = {".svg", ".png", ".html", ".csv", ".rows.csv", ".heads.csv", ".json", ".npy", ".npz"};
   for (const std::string& name : names) {
     if (!known.contains(ending_of(name)))
       throw Error(ErrorKind::argument, name, join("the ending \"", ending_of(name), "\" is not known"),
                   "use .svg, .png, .html, .csv, .rows.csv, .heads.csv, .json, .npy or .npz");
+    if (!matrices && !shows_rows_only(ending_of(name), picture) && ending_of(name) != ".json" && ending_of(name) != ".npz")
+      throw Error(ErrorKind::argument, name, "shows values of edges, and --no-matrices leaves them out",
+                  "write .rows.csv, .heads.csv, .json, .npz or --picture rows or bars, or leave out --no-matrices");
     if (subjects > 1 && name.find("{}") == std::string::npos)
       throw Error(ErrorKind::argument, name, join("is one file for ", subjects, " texts"), "put {} in its name: picture-{}.svg");
   }
@@ -81,7 +93,7 @@ void InspectionFiles::write(const Inspection& inspection, std::size_t subject) c
     if (!inspection.outcomes.empty() && picture.empty() && inspection.attentions.empty()) return outcomes_svg(inspection, options);
     const Place place = place_of(inspection);
     const ShownAttention& attention = attention_of(inspection, place.attention);
-    const std::string shown = measure.empty() ? attention.measures.front().name : measure;
+    const std::string shown = measure.empty() && !attention.measures.empty() ? attention.measures.front().name : measure;
     const std::string kind = !picture.empty() ? picture : attention.layers.size() * attention.heads.size() > 1 ? "wall" : "matrix";
     if (kind == "wall") return wall_svg(inspection, place.attention, shown, attention.metrics.empty() ? "" : attention.metrics.front().name, options);
     if (kind == "lines") {

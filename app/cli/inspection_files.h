@@ -19,8 +19,10 @@ struct InspectionFiles {
 
   void add_to(Command& command);
   bool any() const { return !names.empty(); }
-  // Error(argument): an ending that is not known, or one name for several subjects.
-  void check(std::size_t subjects) const;
+  // Whether a file shows values of edges; the others show what rows and heads tell.
+  bool want_matrices() const;
+  // Error(argument): an ending that is not known, one name for several subjects, or a file that is nothing without matrices.
+  void check(std::size_t subjects, bool matrices = true) const;
   // Writes every file; `{}` in a name stands for the subject's number, from 1.
   void write(const Inspection& inspection, std::size_t subject) const;
 };

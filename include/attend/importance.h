@@ -93,6 +93,7 @@ struct EdgeOptions {
   std::int64_t top = 0;
   EdgeMeasure by = EdgeMeasure::first_order;
   std::int64_t most_bytes = std::int64_t{1} << 30;  // for matrices; Error(argument) with the estimate beyond
+  Probe* probe = nullptr;          // sees the run as well (StatisticsRecorder, say)
 };
 
 // Of one head, [queries, keys]; undefined where not asked for. An edge that the mask hides has 0 everywhere.

@@ -1,5 +1,6 @@
 // A whole inspection of one subject: what each head looks at, what it writes and what matters, merged to words and ready
-// to be drawn or written to files (pictures.h).
+// to be drawn or written to files (pictures.h). What rows and heads tell is gathered while the model runs; with `matrices`
+// off nothing is held that grows with the square of the text.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +25,19 @@ struct InspectOptions {
   GroupBy group = GroupBy::word;
   std::string source_words, target_words;  // the texts segmented by blanks, instead of `group`
 
+  bool matrices = true;            // measures: weights and what the options below add, of every edge
   bool write = true;               // weight x norm of what it writes
-  std::optional<Target> target;    // with it, first-order effects of all edges
+  std::optional<Target> target;    // with it, first-order effects: of all edges, or without matrices of the largest
   std::int64_t exact = 0;          // so many edges with the largest first-order effects are cut and measured, too
   bool statistics = true;          // rows: entropy, mean distance, weight on first, self and previous token
-  std::int64_t most_bytes = std::int64_t{1} << 30;
+  double least_share = 0;          // above 0: readings, of at least this share
+  std::int64_t most_bytes = std::int64_t{1} << 30;  // for matrices
+};
+
+// A group of keys and the weight a group of queries gives it, mean over the layers and heads chosen.
+struct Reading {
+  std::size_t key = 0;
+  double share = 0;
 };
 
 // How a target reads: "robots rather than machine at position 3".
@@ -40,7 +49,10 @@ struct InspectReport {
   // Between tokens, with a target: those measured exactly, largest exact effect first; without any, the thousand of
   // the largest first-order effects.
   std::vector<MeasuredEdge> edges;
-  std::vector<RankAgreement> agreement;  // over the edges measured exactly; without these, over all edges
+  // Over the edges measured exactly; without these over all edges, or without matrices over those listed.
+  std::vector<RankAgreement> agreement;
+  // [attentions of the inspection, groups of queries]: largest share first, equals in the order of the text.
+  std::vector<std::vector<std::vector<Reading>>> readings;
 };
 
 // `model` is the name for captions. Weights are merged by sum over the keys and mean over the queries of a group, what is

@@ -3,19 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <functional>
 #include <initializer_list>
 #include <limits>
-#include <string_view>
 #include <utility>
 
 #include "attend/error.h"
+#include "attend/statistics.h"
 #include "core/names.h"
+#include "inspect/importance/target.h"
 
 namespace attend {
 namespace {
 
-constexpr std::size_t most_listed_edges = 1000;
+constexpr std::int64_t most_listed_edges = 1000;
 
 // One attention of the model, with the layers and heads that were asked for.
 struct AttentionPart {
@@ -77,37 +77,78 @@ Side side_of(const std::vector<Piece>& pieces, GroupBy by, const std::string& wo
   return {pieces, group_by_segmentation(pieces, words, tokenizer ? tokenizer->normalisation() : Normalisation::none)};
 }
 
-std::vector<double> row_values(const Tensor& weight, const std::function<double(std::int64_t, std::int64_t, double)>& term) {
-  std::vector<double> rows(static_cast<std::size_t>(weight.rows()));
-  for (std::int64_t query = 0; query < weight.rows(); ++query)
-    for (std::int64_t key = 0; key < weight.width(); ++key)
-      rows[static_cast<std::size_t>(query)] += term(query, key, static_cast<double>(weight.at(query, key)));
-  return rows;
-}
-
 // The mean over the tokens of every group.
-void append_means(const std::vector<double>& rows, const std::vector<TokenGroup>& groups, std::vector<float>& out) {
+void append_means(const Tensor& rows, std::int64_t column, const std::vector<TokenGroup>& groups, std::vector<float>& out) {
   for (const TokenGroup& group : groups) {
     double sum = 0;
-    for (std::int64_t row = group.begin; row < group.end; ++row) sum += rows[static_cast<std::size_t>(row)];
+    for (std::int64_t row = group.begin; row < group.end; ++row) sum += static_cast<double>(rows.at(row, column));
     out.push_back(static_cast<float>(sum / static_cast<double>(group.size())));
   }
+}
+
+float mean_of(const Tensor& rows, std::int64_t column) {
+  double sum = 0;
+  for (std::int64_t row = 0; row < rows.rows(); ++row) sum += static_cast<double>(rows.at(row, column));
+  return static_cast<float>(sum / static_cast<double>(rows.rows()));
 }
 
 struct RowKind {
   const char* name;
   const char* unit;
-  double (*term)(std::int64_t query, std::int64_t key, double weight);
+  bool of_positions;  // which two texts do not share
+  Tensor StatisticsResult::*values;
 };
 
 constexpr RowKind row_kinds[] = {
-    {"entropy", "nats", [](std::int64_t, std::int64_t, double weight) { return weight > 0 ? -weight * std::log(weight) : 0.0; }},
-    {"distance", "tokens",
-     [](std::int64_t query, std::int64_t key, double weight) { return weight * std::abs(static_cast<double>(query - key)); }},
-    {"on first", "", [](std::int64_t, std::int64_t key, double weight) { return key == 0 ? weight : 0.0; }},
-    {"on self", "", [](std::int64_t query, std::int64_t key, double weight) { return key == query ? weight : 0.0; }},
-    {"on previous", "", [](std::int64_t query, std::int64_t key, double weight) { return key == query - 1 ? weight : 0.0; }},
+    {"entropy", "nats", false, &StatisticsResult::entropy},
+    {"distance", "tokens", true, &StatisticsResult::distance},
+    {"on first", "", true, &StatisticsResult::first},
+    {"on self", "", true, &StatisticsResult::self},
+    {"on previous", "", true, &StatisticsResult::previous},
 };
+
+StatisticsRequest request_of(Part part, const std::vector<int>& heads, bool statistics) {
+  StatisticsRequest request;
+  request.heads.assign(heads.begin(), heads.end());
+  request.entropy = statistics;
+  request.distance = request.first = request.self = request.previous = statistics && part == Part::self;
+  return request;
+}
+
+// Mean weights of the layers, a block of rows at a time, rebuilt from what the run left.
+std::vector<std::vector<Reading>> readings_of(const StatisticsRecorder& run, const AttentionPart& part, const std::vector<int>& layers,
+                                              const std::vector<int>& heads, const Side& queries, const Side& keys, double least) {
+  constexpr std::int64_t cells_at_once = 1 << 19;
+  const auto width = static_cast<std::int64_t>(keys.pieces.size());
+  const double count = static_cast<double>(layers.size() * heads.size());
+  std::vector<std::vector<Reading>> all;
+  for (std::size_t first = 0; first < queries.groups.size();) {
+    const std::int64_t begin = queries.groups[first].begin;
+    std::vector<TokenGroup> block;
+    while (first < queries.groups.size() && (block.empty() || (queries.groups[first].end - begin) * width <= cells_at_once)) {
+      block.push_back(queries.groups[first++]);
+      block.back().begin -= begin;
+      block.back().end -= begin;
+    }
+    const std::int64_t rows = block.back().end;
+    std::vector<float> mean(static_cast<std::size_t>(rows * width));
+    std::vector<double> sum(mean.size());
+    for (const int layer : layers)
+      for (const int head : heads) {
+        const Tensor weights = run.runs(part.stack, layer, part.part).back().record->weights(0, head, begin, begin + rows, 0, width);
+        for (std::size_t cell = 0; cell < sum.size(); ++cell) sum[cell] += static_cast<double>(weights.data()[cell]);
+      }
+    for (std::size_t cell = 0; cell < sum.size(); ++cell) mean[cell] = static_cast<float>(sum[cell] / count);
+    const std::vector<float> merged = merge(mean, block, keys.groups, Merge::weights);
+    for (std::size_t query = 0; query < block.size(); ++query) {
+      std::vector<Reading>& row = all.emplace_back();
+      for (std::size_t key = 0; key < keys.groups.size(); ++key)
+        if (const double share = merged[query * keys.groups.size() + key]; share >= least) row.push_back({key, share});
+      std::stable_sort(row.begin(), row.end(), [](const Reading& a, const Reading& b) { return a.share > b.share; });
+    }
+  }
+  return all;
+}
 
 void append_merged(const Tensor& values, const Side& queries, const Side& keys, Merge how, std::vector<float>& out) {
   const std::vector<float> merged = merge(values.to_vector(), queries.groups, keys.groups, how);
@@ -210,30 +251,45 @@ InspectReport inspect(const ModelFolder& folder, const std::string& model, const
   const bool merged = source.groups.size() != source.pieces.size() || target.groups.size() != target.pieces.size();
   if (merged) shown.note = "tokens merged to words: weights by sum over keys and mean over queries, effects by sums";
 
+  StatisticsRecorder run;
   EdgeOptions edges;
+  for (const AttentionPart& part : parts) {
+    const auto& stack = part.stack == StackKind::encoder ? config.encoder : config.decoder;
+    for (const int layer : chosen_numbers(options.layers, stack->layers, "layer")) {
+      for (const int head : heads) edges.heads.push_back({part.stack, layer, part.part, head});
+      run.ask(part.stack, layer, part.part, request_of(part.part, heads, options.statistics));
+    }
+  }
+  if (options.least_share > 0) run.keep_records();
+  const bool told = options.statistics || options.least_share > 0;
   edges.write = options.write;
   edges.first_order = options.target.has_value();
   edges.most_bytes = options.most_bytes;
-  for (const AttentionPart& part : parts) {
-    const auto& stack = part.stack == StackKind::encoder ? config.encoder : config.decoder;
-    for (const int layer : chosen_numbers(options.layers, stack->layers, "layer"))
-      for (const int head : heads) edges.heads.push_back({part.stack, layer, part.part, head});
+  edges.probe = told ? &run : nullptr;
+  EdgeReport effects;
+  if (options.matrices || options.target) {
+    if (!options.matrices) edges.top = std::max(options.exact, most_listed_edges);
+    effects = edge_effects(folder.model, subject.input, options.target, edges);
+    report.target = effects.target;
+  } else if (told) {
+    check_input(folder.model, subject.input, "inspect");
+    RunOptions options_of_run;
+    options_of_run.probe = &run;
+    decode_input(folder.model, subject.input, encode_input(folder.model, subject.input, options_of_run), options_of_run);
   }
-  EdgeReport effects = edge_effects(folder.model, subject.input, options.target, edges);
-  report.target = effects.target;
 
   if (options.target) {
+    const std::int64_t listed = options.exact > 0 ? options.exact : std::numeric_limits<std::int64_t>::max();
+    report.edges = options.matrices ? effects.largest(EdgeMeasure::first_order, listed) : std::move(effects.edges);
+    if (static_cast<std::int64_t>(report.edges.size()) > listed) report.edges.resize(static_cast<std::size_t>(listed));
     if (options.exact > 0) {
-      report.edges = effects.largest(EdgeMeasure::first_order, options.exact);
       measure_exactly(folder.model, subject.input, *options.target, report.edges);
       std::stable_sort(report.edges.begin(), report.edges.end(),
                        [](const MeasuredEdge& a, const MeasuredEdge& b) { return std::abs(a.exact) > std::abs(b.exact); });
-      report.agreement = rank_agreement(report.edges);
-    } else {
-      report.edges = effects.largest(EdgeMeasure::first_order, std::numeric_limits<std::int64_t>::max());
-      report.agreement = rank_agreement(report.edges);
-      if (report.edges.size() > most_listed_edges) report.edges.resize(most_listed_edges);
     }
+    report.agreement = rank_agreement(report.edges);
+    if (options.exact == 0 && static_cast<std::int64_t>(report.edges.size()) > most_listed_edges)
+      report.edges.resize(static_cast<std::size_t>(most_listed_edges));
   }
 
   for (const AttentionPart& part : parts) {
@@ -253,24 +309,25 @@ InspectReport inspect(const ModelFolder& folder, const std::string& model, const
     std::vector<RowStatistic> rows;
     std::vector<HeadMetric> metrics;
     for (const RowKind& kind : row_kinds) {
-      if (part.part == Part::cross && std::string_view(kind.name) != "entropy") continue;  // positions of two texts
-      rows.push_back({kind.name, kind.unit, {}});
-      metrics.push_back({kind.name, kind.unit, {}});
+      if (!options.statistics || (kind.of_positions && part.part == Part::cross)) continue;
+      RowStatistic& row = rows.emplace_back(RowStatistic{kind.name, kind.unit, {}});
+      HeadMetric& metric = metrics.emplace_back(HeadMetric{kind.name, kind.unit, {}});
+      for (const int layer : attention.layers) {
+        const Tensor& values = run.result(part.stack, layer, part.part).*kind.values;
+        for (std::int64_t column = 0; column < values.width(); ++column) {
+          append_means(values, column, queries.groups, row.values);
+          metric.values.push_back(mean_of(values, column));
+        }
+      }
     }
-    for (const HeadEdges& head : effects.heads) {
+    for (HeadEdges& head : effects.heads) {
       if (head.head.stack != part.stack || head.head.part != part.part) continue;
       append_merged(head.weight, queries, keys, Merge::weights, weight.values);
       if (options.write) append_merged(head.write, queries, keys, Merge::weights, write.values);
       if (options.target) append_merged(head.first_order, queries, keys, Merge::effects, first_order.values);
-      for (std::size_t kind = 0; kind < rows.size(); ++kind) {
-        const std::vector<double> values = row_values(head.weight, row_kinds[kind].term);
-        append_means(values, queries.groups, rows[kind].values);
-        double sum = 0;
-        for (const double value : values) sum += value;
-        metrics[kind].values.push_back(static_cast<float>(sum / static_cast<double>(values.size())));
-      }
+      head = {head.head, {}, {}, {}};  // merged: not held twice
     }
-    if (options.exact > 0 && options.target) {
+    if (options.matrices && options.exact > 0 && options.target) {
       // Exact effects are known of some edges only; a pair of groups has the sum of those that are.
       const auto group_of = [](const std::vector<TokenGroup>& groups, std::int64_t token) {
         const auto at = std::upper_bound(groups.begin(), groups.end(), token, [](std::int64_t t, const TokenGroup& g) { return t < g.end; });
@@ -288,16 +345,18 @@ InspectReport inspect(const ModelFolder& folder, const std::string& model, const
         cell = (std::isnan(cell) ? 0.0f : cell) + static_cast<float>(edge.exact);
       }
     }
-    if (part.part == Part::self) hide_groups(config, *stack, queries.groups, attention.masked);
+    if (options.least_share > 0)
+      report.readings.push_back(readings_of(run, part, attention.layers, heads, queries, keys, options.least_share));
+    if (options.matrices && part.part == Part::self) hide_groups(config, *stack, queries.groups, attention.masked);
     if (options.mean_heads) take_means(attention, {&weight, &write, &first_order, &exact}, rows, metrics);
-    attention.measures.push_back(std::move(weight));
-    if (options.write) attention.measures.push_back(std::move(write));
-    if (options.target) attention.measures.push_back(std::move(first_order));
-    if (options.target && options.exact > 0) attention.measures.push_back(std::move(exact));
-    if (options.statistics) {
-      attention.statistics = std::move(rows);
-      attention.metrics = std::move(metrics);
+    if (options.matrices) {
+      attention.measures.push_back(std::move(weight));
+      if (options.write) attention.measures.push_back(std::move(write));
+      if (options.target) attention.measures.push_back(std::move(first_order));
+      if (options.target && options.exact > 0) attention.measures.push_back(std::move(exact));
     }
+    attention.statistics = std::move(rows);
+    attention.metrics = std::move(metrics);
     shown.attentions.push_back(std::move(attention));
   }
   check(shown);

@@ -10,6 +10,7 @@
 #include "attend/error.h"
 #include "attend/inspect.h"
 #include "attend/translate.h"
+#include "core/memory.h"
 
 namespace attend {
 namespace {
@@ -228,6 +229,92 @@ TEST(Inspect, ExactEffectsStandBesideFirstOrderOnes) {
   for (const double effect : exact) expected += effect;
   EXPECT_NEAR(shown, expected, 1e-4);
   EXPECT_NE(report.inspection.target.find("Chinese"), std::string::npos);
+}
+
+// Rows tell the same with and without matrices, and readings are the mean of the matrices.
+TEST(Inspect, RowsNeedNoMatrices) {
+  const Subject subject = pair();
+  InspectOptions options;
+  options.least_share = 0.05;
+  const InspectReport with = inspect(translator(), "m", subject, options);
+  options.matrices = false;
+  const InspectReport without = inspect(translator(), "m", subject, options);
+  ASSERT_EQ(with.inspection.attentions.size(), without.inspection.attentions.size());
+  for (std::size_t part = 0; part < with.inspection.attentions.size(); ++part) {
+    const ShownAttention &full = with.inspection.attentions[part], &rows = without.inspection.attentions[part];
+    EXPECT_TRUE(rows.measures.empty());
+    EXPECT_TRUE(rows.masked.empty());
+    ASSERT_EQ(full.statistics.size(), full.name == "cross" ? 1u : 5u);
+    ASSERT_EQ(full.metrics.size(), full.statistics.size());
+    for (std::size_t kind = 0; kind < full.statistics.size(); ++kind) {
+      EXPECT_EQ(full.statistics[kind].name, rows.statistics[kind].name);
+      EXPECT_EQ(full.statistics[kind].values, rows.statistics[kind].values);
+      EXPECT_EQ(full.metrics[kind].values, rows.metrics[kind].values);
+    }
+    const std::size_t queries = with.inspection.texts[full.query_text].tokens.size(), keys = with.inspection.texts[full.key_text].tokens.size();
+    ASSERT_EQ(without.readings[part].size(), queries);
+    const std::vector<float>& weights = full.measures.front().values;
+    const std::size_t maps = weights.size() / (queries * keys);
+    for (std::size_t query = 0; query < queries; ++query) {
+      std::size_t listed = 0;
+      for (std::size_t key = 0; key < keys; ++key) {
+        double share = 0;
+        for (std::size_t map = 0; map < maps; ++map)
+          share += static_cast<double>(weights[(map * queries + query) * keys + key]) / static_cast<double>(maps);
+        const auto& row = without.readings[part][query];
+        const auto found = std::find_if(row.begin(), row.end(), [&](const Reading& reading) { return reading.key == key; });
+        if (std::abs(share - 0.05) > 1e-6) {
+          EXPECT_EQ(found != row.end(), share > 0.05);
+        }
+        if (found == row.end()) continue;
+        EXPECT_NEAR(found->share, share, 1e-6);
+        ++listed;
+      }
+      EXPECT_EQ(listed, without.readings[part][query].size());
+    }
+  }
+}
+
+// A decoder that reads 4,096 tokens: one matrix of one head would be 64 MiB. Everything but matrices is told with less, and
+// twice the text takes about twice the memory.
+TEST(Inspect, LongTextsTakeMemoryLinearInTheirLength) {
+  const auto peak_of = [](std::int64_t length, bool effects) {
+    TransformerConfig config;
+    config.width = 16;
+    config.heads = 2;
+    config.inner_width = 16;
+    config.max_positions = 4096;
+    config.positions = PositionKind::rotary;
+    config.tied_logits = false;
+    config.decoder = StackConfig{.layers = 2, .vocabulary = 11, .causal = true};
+    const ModelFolder folder{Model(config, 5), nullptr, nullptr, {}};
+    Subject subject;
+    for (std::int64_t i = 0; i < length; ++i) {
+      subject.input.ids.push_back(static_cast<std::int32_t>(i * i % 11));
+      subject.next.push_back(-1);
+      Piece piece;
+      piece.text = piece.raw = std::to_string(i * i % 11);
+      subject.target.push_back(piece);
+    }
+    InspectOptions options;
+    options.group = GroupBy::token;
+    options.matrices = false;
+    options.least_share = 0.05;
+    if (effects) options.target = logit_of(3);
+    release_kept_memory();
+    reset_peak_memory();
+    const std::int64_t before = memory_use().live_bytes;
+    const InspectReport report = inspect(folder, "m", subject, options);
+    EXPECT_EQ(report.inspection.attentions.front().statistics.size(), 5u);
+    EXPECT_EQ(report.readings.front().size(), static_cast<std::size_t>(length));
+    EXPECT_EQ(report.edges.size(), effects ? 1000u : 0u);
+    return memory_use().peak_bytes - before;
+  };
+  constexpr std::int64_t matrix = std::int64_t{4096} * 4096 * 4;
+  const std::int64_t half = peak_of(2048, false), whole = peak_of(4096, false);
+  EXPECT_LT(whole, matrix / 4);
+  EXPECT_LT(whole, half * 5 / 2);
+  EXPECT_LT(peak_of(4096, true), matrix);
 }
 
 TEST(Inspect, WhatDoesNotExistIsRefused) {

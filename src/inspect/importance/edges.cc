@@ -62,15 +62,16 @@ class Tracer : public Probe {
 
 GradientRun run_with_gradient(const Model& model, const ModelInput& input, const std::optional<Target>& target,
                               const std::vector<AttentionPlace>& attentions, const std::vector<std::pair<StackKind, int>>& feed_forwards,
-                              const char* operation) {
+                              const char* operation, Probe* probe) {
   check_input(model, input, operation);
   GradientRun run;
   for (const AttentionPlace& place : attentions) run.attentions[place];
   for (const auto& place : feed_forwards) run.inner[place];
   Tape tape;
   Tracer tracer(run, target ? &tape : nullptr, model.config().positions == PositionKind::rotary);
+  ProbeList both(probe ? std::vector<Probe*>{probe, &tracer} : std::vector<Probe*>{&tracer});
   RunOptions options;
-  options.probe = &tracer;
+  options.probe = &both;
   if (!target) {
     decode_input(model, input, encode_input(model, input, options), options);
     return run;
@@ -395,12 +396,12 @@ EdgeReport edge_effects(const Model& model, const ModelInput& input, const std::
       throw Error(ErrorKind::argument, "edge_effects",
                   join("the matrices of ", heads.size(), " heads take ", static_cast<std::int64_t>(bytes / 1048576), " MiB, more than the ",
                        options.most_bytes / 1048576, " MiB allowed"),
-                  "ask for the top edges, for fewer heads, or allow more");
+                  "ask for fewer heads or layers, for the top edges, for no matrices at all, or allow more");
   }
 
   EdgeReport report;
   // Without first-order effects the target is only told.
-  GradientRun run = run_with_gradient(model, input, options.first_order ? target : std::nullopt, places, {}, "edge_effects");
+  GradientRun run = run_with_gradient(model, input, options.first_order ? target : std::nullopt, places, {}, "edge_effects", options.probe);
   report.target = options.first_order ? run.target : target ? target_value(model, input, *target) : MeasuredEdge::unknown;
   Largest best(options.by, options.top);
   for (auto& [place, of] : by_place) {
