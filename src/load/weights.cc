@@ -179,27 +179,38 @@ void read_weights(Model& model, const SafetensorsFile& file, const std::string& 
   }
 }
 
-Model average_weights(std::span<const std::filesystem::path> folders) {
-  if (folders.empty()) throw Error(ErrorKind::argument, "average_weights", "no folders were given");
-  Model mean = load_model(folders[0]);
-  std::vector<std::vector<double>> sums;
-  for (const Parameter& parameter : mean.parameters())
-    sums.emplace_back(parameter.value.data(), parameter.value.data() + parameter.value.elements());
-  for (const auto& folder : folders.subspan(1)) {
-    const Model model = load_model(folder);
-    if (model.config() != mean.config())
-      throw Error(ErrorKind::config, (folder / "config.json").string(), join("differs from ", (folders[0] / "config.json").string()),
-                  "only checkpoints of one model can be averaged");
-    for (std::size_t p = 0; p < sums.size(); ++p)
-      for (std::size_t i = 0; i < sums[p].size(); ++i) sums[p][i] += static_cast<double>(model.parameters()[p].value.data()[i]);
-  }
-  const double count = static_cast<double>(folders.size());
-  for (std::size_t p = 0; p < sums.size(); ++p) {
-    Parameter& parameter = mean.parameters()[p];
-    for (std::size_t i = 0; i < sums[p].size(); ++i) parameter.value.data()[i] = static_cast<float>(sums[p][i] / count);
+void ParameterMean::add(const Model& model) {
+  const std::vector<Parameter>& parameters = model.parameters();
+  if (count_ == 0)
+    for (const Parameter& parameter : parameters) sums_.emplace_back(static_cast<std::size_t>(parameter.value.elements()), 0.0);
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    for (std::size_t j = 0; j < sums_[i].size(); ++j) sums_[i][j] += parameters[i].value.data()[j];
+  ++count_;
+}
+
+void ParameterMean::write_into(Model& model) const {
+  for (std::size_t i = 0; i < sums_.size(); ++i) {
+    Parameter& parameter = model.parameters()[i];
+    for (std::size_t j = 0; j < sums_[i].size(); ++j)
+      parameter.value.data()[j] = static_cast<float>(sums_[i][j] / static_cast<double>(count_));
     parameter.changed();
   }
-  return mean;
+}
+
+Model average_weights(std::span<const std::filesystem::path> folders) {
+  if (folders.empty()) throw Error(ErrorKind::argument, "average_weights", "no folders were given");
+  Model model = load_model(folders[0]);
+  ParameterMean mean;
+  mean.add(model);
+  for (const auto& folder : folders.subspan(1)) {
+    const Model other = load_model(folder);
+    if (other.config() != model.config())
+      throw Error(ErrorKind::config, (folder / "config.json").string(), join("differs from ", (folders[0] / "config.json").string()),
+                  "only checkpoints of one model can be averaged");
+    mean.add(other);
+  }
+  mean.write_into(model);
+  return model;
 }
 
 }  // namespace attend

@@ -1,7 +1,9 @@
 // Parameters of a model against the tensors of a file.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "attend/model.h"
 #include "attend/safetensors.h"
@@ -19,5 +21,16 @@ void read_weights(Model& model, const SafetensorsFile& file, const std::string& 
 // The config field that decides whether a parameter exists (axis -1) or how long an axis is, with what it holds:
 // "decoder.vocabulary is 512".
 std::string deciding_field(const TransformerConfig& config, const std::string& parameter, int axis);
+
+// The mean of the parameters of models of one config. Sums in double, in the order given.
+class ParameterMean {
+ public:
+  void add(const Model& model);
+  void write_into(Model& model) const;  // of the same config
+
+ private:
+  std::vector<std::vector<double>> sums_;
+  std::int64_t count_ = 0;
+};
 
 }  // namespace attend

@@ -124,22 +124,4 @@ void Learner::restore_moments(const SafetensorsFile& file) {
   }
 }
 
-void ParameterMean::add(const Model& model) {
-  const std::vector<Parameter>& parameters = model.parameters();
-  if (count_ == 0)
-    for (const Parameter& parameter : parameters) sums_.emplace_back(static_cast<std::size_t>(parameter.value.elements()), 0.0);
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    for (std::size_t j = 0; j < sums_[i].size(); ++j) sums_[i][j] += parameters[i].value.data()[j];
-  ++count_;
-}
-
-void ParameterMean::write_into(Model& model) const {
-  for (std::size_t i = 0; i < sums_.size(); ++i) {
-    Parameter& parameter = model.parameters()[i];
-    for (std::size_t j = 0; j < sums_[i].size(); ++j)
-      parameter.value.data()[j] = static_cast<float>(sums_[i][j] / static_cast<double>(count_));
-    parameter.changed();
-  }
-}
-
 }  // namespace attend

@@ -52,15 +52,4 @@ class Learner {
   std::vector<Tensor> gradients_, first_, second_;  // one a parameter, in the model's order
 };
 
-// The mean of the parameters of models of one shape, written into `model`. Sums in double, in the order given.
-class ParameterMean {
- public:
-  void add(const Model& model);
-  void write_into(Model& model) const;
-
- private:
-  std::vector<std::vector<double>> sums_;
-  std::int64_t count_ = 0;
-};
-
 }  // namespace attend

@@ -15,6 +15,7 @@
 #include "attend/version.h"
 #include "core/memory.h"
 #include "core/names.h"
+#include "load/weights.h"
 #include "train/data.h"
 #include "train/learner.h"
 #include "train/recipe_keys.h"

@@ -9,6 +9,7 @@
 #include "attend/safetensors.h"
 #include "attend/tokenizer.h"
 #include "golden/load_models.h"
+#include "golden/transliteration_characters.h"
 
 namespace attend {
 namespace {
@@ -63,37 +64,18 @@ class Transliteration : public testing::Test {
   static constexpr std::int32_t bos = 1, eos = 2;
   const Model model_ = foreign_model("transliteration-ar-en");
   const nlohmann::json golden_ = golden_json("transliteration-ar-en");
-  const std::vector<std::string> source_ = lines("source_vocabulary.txt"), target_ = lines("target_vocabulary.txt");
-
-  static std::vector<std::string> lines(const char* file) {
-    std::vector<std::string> result;
-    std::ifstream in(golden_folder("transliteration-ar-en") / file);
-    for (std::string line; std::getline(in, line);) result.push_back(line);
-    return result;
-  }
-
-  static std::vector<std::int32_t> ids_of(const std::string& text, const std::vector<std::string>& vocabulary) {
-    std::vector<std::int32_t> ids;
-    for (std::size_t begin = 0; begin < text.size();) {
-      std::size_t end = begin + 1;
-      while (end < text.size() && (text[end] & 0xC0) == 0x80) ++end;
-      const auto found = std::find(vocabulary.begin(), vocabulary.end(), text.substr(begin, end - begin));
-      ids.push_back(static_cast<std::int32_t>(found - vocabulary.begin()));  // one past the end is <unk>
-      begin = end;
-    }
-    return ids;
-  }
+  const Characters source_{"source_vocabulary.txt"}, target_{"target_vocabulary.txt"};
 
   std::string text_of_ids(const std::vector<std::int32_t>& ids) const {
     std::string text;
-    for (std::int32_t id : ids) text += target_.at(static_cast<std::size_t>(id));
+    for (std::int32_t id : ids) text += target_[id];
     return text;
   }
 
   std::string translate(const std::string& source, const std::string& prefix = {}) const {
-    const States memory = model_.encode(one_item(ids_of(source, source_)));
+    const States memory = model_.encode(one_item(source_.ids(source)));
     std::vector<std::int32_t> prompt{bos};
-    const auto forced = ids_of(prefix, target_);
+    const auto forced = target_.ids(prefix);
     prompt.insert(prompt.end(), forced.begin(), forced.end());
     return prefix + text_of_ids(run_greedy(model_, prompt, eos, 50, &memory).ids);
   }
@@ -114,7 +96,7 @@ TEST_F(Transliteration, EveryCaseAgreesInIdsLogitsAndProbability) {
   for (const nlohmann::json& each : golden_["cases"]) {
     SCOPED_TRACE(each["source"].get<std::string>());
     const auto source = each["source_ids"].get<std::vector<std::int32_t>>();
-    EXPECT_EQ(ids_of(each["source"], source_), source);
+    EXPECT_EQ(source_.ids(each["source"]), source);
     const States memory = model_.encode(one_item(source));
     EXPECT_LT(largest_difference({memory.rows.row(0), 32}, each["encoder_first_row"]), 2e-5);
 

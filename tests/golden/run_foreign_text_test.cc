@@ -4,6 +4,7 @@
 #include "attend/generate.h"
 #include "attend/translate.h"
 #include "golden/load_models.h"
+#include "golden/transliteration_characters.h"
 
 namespace attend {
 namespace {
@@ -42,32 +43,15 @@ class TransliterationText : public ::testing::Test {
   static constexpr std::int32_t bos = 1, eos = 2;
   const Model model_ = foreign_model("transliteration-ar-en");
   const nlohmann::json golden_ = golden_json("transliteration-ar-en");
-  const std::vector<std::string> source_ = lines("source_vocabulary.txt"), target_ = lines("target_vocabulary.txt");
+  const Characters source_{"source_vocabulary.txt"}, target_{"target_vocabulary.txt"};
 
-  static std::vector<std::string> lines(const char* file) {
-    std::vector<std::string> result;
-    std::ifstream in(golden_folder("transliteration-ar-en") / file);
-    for (std::string line; std::getline(in, line);) result.push_back(line);
-    return result;
-  }
-  static std::vector<std::int32_t> ids_of(const std::string& text, const std::vector<std::string>& vocabulary) {
-    std::vector<std::int32_t> ids;
-    for (std::size_t begin = 0; begin < text.size();) {
-      std::size_t end = begin + 1;
-      while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) ++end;
-      const auto place = std::find(vocabulary.begin(), vocabulary.end(), text.substr(begin, end - begin));
-      ids.push_back(static_cast<std::int32_t>(place - vocabulary.begin()));
-      begin = end;
-    }
-    return ids;
-  }
   std::string text_of(std::span<const std::int32_t> ids) const {
     std::string text;
-    for (const std::int32_t id : ids) text += id == eos ? "" : target_[static_cast<std::size_t>(id)];
+    for (const std::int32_t id : ids) text += id == eos ? "" : target_[id];
     return text;
   }
   DecodeInput input(const std::string& source, const std::string& prefix = {}) const {
-    return {ids_of(source, source_), {bos}, ids_of(prefix, target_)};
+    return {source_.ids(source), {bos}, target_.ids(prefix)};
   }
   static DecodeOptions options() {
     DecodeOptions result;
