@@ -157,6 +157,23 @@ test('a hint is true of the numbers that stand there, and a box is not green and
   await page.context().close();
 });
 
+test('the norm of equal numbers: the reason, and no result from before', async () => {
+  for (const language of ['en-US', 'zh-CN']) {
+    page = await open(browser, server, '#/learn/block', { language });
+    await page.waitForSelector('[data-matrix=bnorm]');
+    await type('bn', 0, 0, 5);
+    await type('bn', 0, 1, 5);
+    await page.waitForSelector('.block-line .bad');
+    assert.match(await page.textContent('.block-line .bad'), language === 'en-US' ? /variance/ : /方差/);
+    assert.equal(await page.locator('[data-matrix=bnorm]').count(), 0);
+    assert.equal(await page.locator('[data-matrix=bsum]').count(), 1);
+    await type('bn', 0, 1, 7);
+    await page.waitForSelector('[data-matrix=bnorm]');
+    assert.equal(await page.locator('.block-line .bad').count(), 0);
+    await page.context().close();
+  }
+});
+
 test('an address where nothing is, and a message that does not outlive its screen', async () => {
   for (const hash of ['#/nowhere', '#/learn/nope']) {
     page = await open(browser, server, hash);

@@ -328,6 +328,26 @@ test('a mask of one\'s own is clicked cell by cell', async () => {
   await page.context().close();
 });
 
+test('what the engine refuses is said in the reader\'s language and in the names of the page', async () => {
+  const refused = async (path, body) => (await (await fetch(`${server.address}api/v1/${path}`, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) })).json()).error;
+  const long = await refused('run', { model: 'tatoeba-zh-en', input: { source: '我喜欢'.repeat(200), language: 'en' }, edits: [] });
+  assert.equal(long.code, 'too_long');
+  assert.equal(long.expected, 256);
+  assert.ok(long.found > 256);
+  for (const [language, wanted] of [['en-US', /W_Q has 3 rows.* 2 numbers/], ['zh-CN', /W_Q 有 3 行.*2 个数/]]) {
+    const page = await open(browser, server, '#/workbench', { language });
+    await settled(page);
+    await page.click('[data-matrix=wq] .menu button');
+    await page.click('[data-matrix=wq] [role=menuitem] >> nth=0');
+    await page.fill('dialog textarea', '1, 2\n3, 4\n5, 6');
+    await page.click('dialog .primary');
+    await page.waitForSelector('.banner.error');
+    assert.match(await page.textContent('.banner.error'), wanted);
+    assert.doesNotMatch(await page.textContent('.banner.error'), /query_weight/);
+    await page.context().close();
+  }
+});
+
 test('bad input gets a sentence: letters for numbers, shapes that do not fit, a broken file', async () => {
   const page = await open(browser, server, '#/workbench');
   await settled(page);

@@ -482,6 +482,46 @@ TEST(ExplorerOperations, RandomNumbersAreTheSameAgain) {
   EXPECT_NEAR(squares / 3000, 1, 0.12);
 }
 
+// What a page needs to say an error in its reader's language: a word, what was found and what is needed.
+TEST(ExplorerWorkbench, RefusalsCanBeReadByPrograms) {
+  const auto parts = [](const ApiError& error) { return Json::parse(to_json(error))["error"]; };
+  const Json rows = parts(refused({{"x", {{1, 2}}},
+                                   {"query_weight", {{1}, {2}, {3}}},
+                                   {"key_weight", {{1}, {2}}},
+                                   {"value_weight", {{1}, {2}}}}));
+  EXPECT_EQ(rows["code"], "weight_rows");
+  EXPECT_EQ(rows["where"], "query_weight");
+  EXPECT_EQ(rows["found"], 3);
+  EXPECT_EQ(rows["expected"], 2);
+  const Json edit = parts(refused({{"query", {{1}}},
+                                   {"key", {{1}}},
+                                   {"value", {{1}}},
+                                   {"edits", {{{"kind", "set"}, {"key", 7}, {"value", 1}}}}}));
+  EXPECT_EQ(edit["code"], "range");
+  EXPECT_EQ(edit["found"], 7);
+  EXPECT_EQ(edit["expected"], Json({-1, 0}));
+  const Json missing = parts(refused({{"query", {{1}}}}));
+  EXPECT_EQ(missing["code"], missing["kind"]);
+  EXPECT_FALSE(missing.contains("found"));
+}
+
+TEST(ExplorerOperations, SayWhyANormHasNoResult) {
+  const auto error = [](const Json& body) {
+    try {
+      operate(body);
+    } catch (...) {
+      return Json::parse(to_json(current_error()))["error"];
+    }
+    return Json();
+  };
+  const Json equal = error({{"name", "layer_norm"}, {"a", {{1, 3}, {5, 5}}}});
+  EXPECT_EQ(equal["code"], "no_spread");
+  EXPECT_EQ(equal["found"], 1);
+  EXPECT_EQ(error({{"name", "rms_norm"}, {"a", {{0, 0}}}})["code"], "all_zero");
+  EXPECT_TRUE(error({{"name", "layer_norm"}, {"a", {{5, 5}}}, {"epsilon", 1e-5}}).is_null());
+  EXPECT_TRUE(error({{"name", "rms_norm"}, {"a", {{5, 5}}}}).is_null());
+}
+
 TEST(ExplorerOperations, RefuseWhatTheyCannotDo) {
   const auto error = [](const Json& body) {
     try {

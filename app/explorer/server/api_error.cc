@@ -2,7 +2,6 @@
 
 #include <new>
 
-#include "explorer/json_writer.h"
 
 namespace attend::explorer {
 
@@ -11,6 +10,10 @@ ApiError current_error() {
     throw;
   } catch (const ApiError& error) {
     return error;
+  } catch (const RequestError& error) {
+    ApiError answer(400, name_of(error.kind()), error.where(), error.what_happened(), error.advice());
+    answer.detail = error.detail;
+    return answer;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled)
       return {409, "superseded", error.where(), error.what_happened(), error.advice()};
@@ -32,6 +35,9 @@ std::string to_json(const ApiError& error) {
   out.field("where", error.where());
   out.field("what", error.what_happened());
   out.field("advice", error.advice());
+  out.field("code", error.detail.code.empty() ? error.kind() : error.detail.code);
+  if (!error.detail.found.empty()) out.key("found").raw(error.detail.found);
+  if (!error.detail.expected.empty()) out.key("expected").raw(error.detail.expected);
   out.end_object();
   out.end_object();
   return out.take();

@@ -7,8 +7,42 @@
 #include <utility>
 
 #include "attend/error.h"
+#include "explorer/json_writer.h"
 
 namespace attend::explorer {
+
+// What went wrong as a program reads it, so that a page can say it in its reader's words: a word that stays the same, and
+// what was found and what is needed, as JSON texts ("" for none).
+struct ErrorDetail {
+  std::string code, found, expected;
+};
+
+template <typename Value>
+std::string as_json(const Value& value) {
+  JsonWriter out;
+  out.value(value);
+  return out.take();
+}
+
+inline ErrorDetail detail(std::string code) { return {std::move(code), {}, {}}; }
+template <typename Found>
+ErrorDetail detail(std::string code, const Found& found) {
+  return {std::move(code), as_json(found), {}};
+}
+template <typename Found, typename Expected>
+ErrorDetail detail(std::string code, const Found& found, const Expected& expected) {
+  return {std::move(code), as_json(found), as_json(expected)};
+}
+
+// An Error of the engine's kinds with a detail; answered with 400.
+class RequestError : public Error {
+ public:
+  RequestError(ErrorKind error_kind, std::string where, std::string what_happened, std::string advice,
+               ErrorDetail found)
+      : Error(error_kind, std::move(where), std::move(what_happened), std::move(advice)), detail(std::move(found)) {}
+
+  ErrorDetail detail;
+};
 
 // The engine's own Error is answered with 400 and its kind; this one adds what only a server knows.
 class ApiError : public std::runtime_error {
@@ -28,6 +62,7 @@ class ApiError : public std::runtime_error {
   const std::string& advice() const { return advice_; }
 
   int retry_after = 0;  // seconds, for 503
+  ErrorDetail detail;   // without a code of its own the kind stands for it
 
  private:
   int status_;
@@ -38,8 +73,10 @@ class ApiError : public std::runtime_error {
 template <typename Found, typename Allowed>
 ApiError over_limit(std::string where, const char* what, const Found& found, const Allowed& allowed,
                     std::string advice = {}) {
-  return {413, "limit", std::move(where), join(what, ": ", found, " found, at most ", allowed, " allowed"),
-          std::move(advice)};
+  ApiError error(413, "limit", std::move(where), join(what, ": ", found, " found, at most ", allowed, " allowed"),
+                 std::move(advice));
+  error.detail = attend::explorer::detail("limit", found, allowed);
+  return error;
 }
 
 // The exception being handled as what is answered; to be called inside a catch block.

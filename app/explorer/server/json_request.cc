@@ -116,8 +116,10 @@ std::int64_t integer_of(const Json& value, const std::string& where, std::int64_
     if (whole) number = static_cast<std::int64_t>(real);
   }
   if (!whole || number < low || number > high) {
-    throw Error(ErrorKind::argument, where,
-                join("is ", shown(value), ", and a whole number from ", low, " to ", high, " is needed"));
+    const std::string what = join("is ", shown(value), ", and a whole number from ", low, " to ", high, " is needed");
+    ErrorDetail found = detail("range", shown(value), std::vector<std::int64_t>{low, high});
+    if (whole) found.found = as_json(number);
+    throw RequestError(ErrorKind::argument, where, what, "", std::move(found));
   }
   return number;
 }
@@ -126,7 +128,8 @@ float number_of(const Json& value, const std::string& where) {
   if (!value.is_number()) wrong_type(where, value, "a number");
   const auto number = static_cast<float>(value.get<double>());
   if (!std::isfinite(number))
-    throw Error(ErrorKind::numeric, where, join("is ", shown(value), ", more than float32 can hold"));
+    throw RequestError(ErrorKind::numeric, where, join("is ", shown(value), ", more than float32 can hold"), "",
+                       detail("beyond_float32", shown(value)));
   return number;
 }
 
@@ -220,8 +223,9 @@ Tensor Fields::matrix(const char* name, const Limits& limits) {
       if (rows * columns > limits.cells) throw over_limit(where, "cells", rows * columns, limits.cells);
       result = Tensor::empty({rows, columns});
     } else if (count != columns) {
-      throw Error(ErrorKind::shape, row_where, join("has ", count, " numbers and the rows before it ", columns),
-                  "give every row as many");
+      throw RequestError(ErrorKind::shape, row_where,
+                         join("has ", count, " numbers and the rows before it ", columns), "give every row as many",
+                         detail("row_length", count, columns));
     }
     float* out = result.row(row);
     for (std::int64_t column = 0; column < columns; ++column) {

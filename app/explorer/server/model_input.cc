@@ -36,16 +36,17 @@ std::vector<std::int32_t> tokens_of(const Tokenizer& tokenizer, const TextInput&
       throw over_limit(join("input.", name), "tokens", ids.size(), limits.tokens);
     return ids;
   } catch (const Error& error) {
-    throw Error(error.kind(), join("input.", name), error.what_happened(), error.advice());
+    throw RequestError(error.kind(), join("input.", name), error.what_happened(), error.advice(), detail("not_text"));
   }
 }
 
 void check_length(std::size_t length, const LoadedModel& model, const char* name, bool class_token = false) {
   const auto rows = static_cast<std::int64_t>(length) + (class_token ? 1 : 0);
   if (rows > model.config().max_positions)
-    throw Error(ErrorKind::text, join("input.", name),
-                join("has ", rows, " tokens with its ends, and the model reads at most ", model.config().max_positions),
-                "shorten it");
+    throw RequestError(
+        ErrorKind::text, join("input.", name),
+        join("has ", rows, " tokens with its ends, and the model reads at most ", model.config().max_positions),
+        "shorten it", detail("too_long", rows, model.config().max_positions));
 }
 
 void refuse_text(const std::optional<TextInput>& text, const LoadedModel& model, const char* name, const char* wanted) {
@@ -90,9 +91,10 @@ PreparedInput read_pair(const LoadedModel& model, InputRequest request, const Li
       std::find(task.languages.begin(), task.languages.end(), request.language) == task.languages.end()) {
     std::string known;
     for (const std::string& language : task.languages) known += (known.empty() ? "" : ", ") + language;
-    throw Error(ErrorKind::argument, "input.language",
-                join("is \"", request.language.substr(0, 40), "\", which ", model.name, " does not know"),
-                known.empty() ? "leave it out" : "use one of " + known);
+    throw RequestError(ErrorKind::argument, "input.language",
+                       join("is \"", request.language.substr(0, 40), "\", which ", model.name, " does not know"),
+                       known.empty() ? "leave it out" : "use one of " + known,
+                       detail("language", request.language.substr(0, 40), task.languages));
   }
   // The ends come from the same rule as in training; an empty line has them alone.
   const std::vector<std::int32_t> ends = encode_source(task, source, "", request.language);
@@ -100,7 +102,9 @@ PreparedInput read_pair(const LoadedModel& model, InputRequest request, const Li
   result.encoder.assign(ends.begin(), ends.end() - static_cast<std::ptrdiff_t>(back));
   result.encoder.insert(result.encoder.end(), tokens.begin(), tokens.end());
   result.encoder.insert(result.encoder.end(), ends.end() - static_cast<std::ptrdiff_t>(back), ends.end());
-  if (result.encoder.empty()) throw Error(ErrorKind::text, "input.source", "is empty", "give at least one character");
+  if (result.encoder.empty()) 
+    throw RequestError(ErrorKind::text, "input.source", "is empty", "give at least one character",
+                       detail("empty_text"));
   check_length(result.encoder.size(), model, "source");
 
   const std::int32_t begin = first_token(target);
@@ -148,8 +152,8 @@ PreparedInput read_single(const LoadedModel& model, InputRequest request, const 
     if (model.folder.task.source_end && specials.eos >= 0) ids.push_back(specials.eos);
   }
   if (ids.empty())
-    throw Error(ErrorKind::text, "input.text", "is empty, but the model goes on from running text",
-                "give at least one character");
+    throw RequestError(ErrorKind::text, "input.text", "is empty, but the model goes on from running text",
+                       "give at least one character", detail("empty_text"));
   check_length(ids.size(), model, "text", !decoder && config.encoder->class_token);
   if (decoder) {
     result.next.assign(ids.begin() + 1, ids.end());

@@ -109,8 +109,10 @@ std::shared_ptr<const LoadedModel> ModelStore::get(const std::string& name) {
     std::string list;
     for (std::size_t i = 0; i < known.size() && i < 20; ++i) list += (i ? ", " : "") + known[i];
     const std::string near = nearest_name(name, known);
-    throw ApiError(404, "unknown", "model", join("there is no model \"", name.substr(0, 100), '"'),
+    ApiError error(404, "unknown", "model", join("there is no model \"", name.substr(0, 100), '"'),
                    (near.empty() ? "" : "the nearest is " + near + "; ") + "there are " + list);
+    error.detail = detail("unknown", name.substr(0, 100), known);
+    throw error;
   }
   entry->used = ++uses_;
   std::error_code code;

@@ -28,6 +28,20 @@ void check_cells(std::int64_t rows, std::int64_t columns, const Limits& limits) 
   if (rows * columns > limits.cells) throw over_limit("operation", "cells", rows * columns, limits.cells);
 }
 
+// Without an epsilon a norm divides by what a row of equal numbers (or of zeros, for rms_norm) has none of.
+void need_spread(const Tensor& a, bool centred) {
+  for (std::int64_t row = 0; row < a.rows(); ++row) {
+    const float* x = a.row(row);
+    const float still = centred ? x[0] : 0;
+    if (std::all_of(x, x + a.width(), [&](float value) { return value == still; }))
+      throw RequestError(ErrorKind::numeric, join("a[", row, ']'),
+                         centred ? "holds equal numbers: their variance is 0, and the norm divides by its root"
+                                 : "holds zeros only, and the norm divides by their root mean square",
+                         "let the numbers differ, or give an epsilon above 0",
+                         detail(centred ? "no_spread" : "all_zero", row));
+  }
+}
+
 double base_of(Fields& fields) {
   const double base = fields.number("base", 10000);
   if (base < 1)
@@ -59,6 +73,7 @@ Tensor compute(const Json& body, const Limits& limits) {
     const float epsilon = fields.number("epsilon", 0);
     fields.finish();
     if (epsilon < 0) throw Error(ErrorKind::argument, "epsilon", join("is ", epsilon), "it must be 0 or more");
+    if (epsilon == 0) need_spread(a, name == "layer_norm");
     return name == "layer_norm" ? layer_norm(a, gain, bias, epsilon) : rms_norm(a, gain, epsilon);
   }
   if (name == "rotate") {

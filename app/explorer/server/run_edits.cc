@@ -129,8 +129,9 @@ std::vector<PositionRange> one_or_all(std::int64_t index) {
 
 void check_below(const Fields& fields, const char* name, std::int64_t index, std::int64_t size) {
   if (index >= size)
-    throw Error(ErrorKind::argument, fields.path(name), join("is ", index),
-                join("there are 0 to ", size - 1, ", and -1 for all"));
+    throw RequestError(ErrorKind::argument, fields.path(name), join("is ", index),
+                       join("there are 0 to ", size - 1, ", and -1 for all"),
+                       detail("range", index, std::vector<std::int64_t>{-1, size - 1}));
 }
 
 }  // namespace

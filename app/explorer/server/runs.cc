@@ -101,8 +101,10 @@ AttentionPlace attention_named(const std::string& name, const LoadedModel& model
   std::string list;
   for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
   const std::string near = nearest_name(name, known);
-  throw ApiError(404, "unknown", "attention", join(model.name, " has no attention \"", name.substr(0, 100), '"'),
+  ApiError error(404, "unknown", "attention", join(model.name, " has no attention \"", name.substr(0, 100), '"'),
                  (near.empty() ? "" : "the nearest is " + near + "; ") + "there are " + list);
+  error.detail = detail("unknown", name.substr(0, 100), known);
+  throw error;
 }
 
 // ---- Records
@@ -624,7 +626,8 @@ void write_row(JsonWriter& out, const Run& run, const RowRequest& request, const
   const std::int64_t heads = record->rules.query_heads, key_heads = record->rules.key_heads, keys = record->keys();
   const auto check = [](const char* name, std::int64_t index, std::int64_t size) {
     if (index < 0 || index >= size)
-      throw Error(ErrorKind::argument, name, join("is ", index), join("there are 0 to ", size - 1));
+      throw RequestError(ErrorKind::argument, name, join("is ", index), join("there are 0 to ", size - 1),
+                         detail("range", index, std::vector<std::int64_t>{0, size - 1}));
   };
   check("head", request.head, heads);
   check("query", request.query, record->queries());

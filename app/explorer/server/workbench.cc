@@ -77,14 +77,15 @@ void read_edits(const Json& list, WorkbenchRequest& request, const Limits& limit
 
 void need_product(const char* rows_name, const Tensor& rows, const char* weight_name, const Tensor& weight) {
   if (rows.width() != weight.shape()[0])
-    throw Error(ErrorKind::shape, weight_name, join("is ", weight.shape(), " and ", rows_name, " is ", rows.shape()),
-                join("it needs ", rows.width(), " rows"));
+    throw RequestError(
+        ErrorKind::shape, weight_name, join("is ", weight.shape(), " and ", rows_name, " is ", rows.shape()),
+        join("it needs ", rows.width(), " rows"), detail("weight_rows", weight.shape()[0], rows.width()));
 }
 
 std::int64_t head_size(const char* name, const Tensor& x, std::int64_t heads) {
   if (x.width() % heads != 0)
-    throw Error(ErrorKind::shape, name, join("has ", x.width(), " columns for ", heads, " heads"),
-                "the columns must be heads times the size of a head");
+    throw RequestError(ErrorKind::shape, name, join("has ", x.width(), " columns for ", heads, " heads"),
+                       "the columns must be heads times the size of a head", detail("head_columns", x.width(), heads));
   return x.width() / heads;
 }
 
@@ -119,8 +120,10 @@ void check_finite(const char* name, const Tensor& tensor) {
   for (std::int64_t row = 0; row < tensor.rows(); ++row)
     for (std::int64_t column = 0; column < tensor.width(); ++column)
       if (!std::isfinite(tensor.at(row, column)))
-        throw Error(ErrorKind::numeric, name,
-                    join("row ", row, ", column ", column, " is beyond what float32 can hold"), "use smaller numbers");
+        throw RequestError(ErrorKind::numeric, name,
+                           join("row ", row, ", column ", column, " is beyond what float32 can hold"),
+                           "use smaller numbers",
+                           detail("beyond_float32", std::vector<std::int64_t>{row, column}));
 }
 
 WorkbenchRequest workbench_request(const Json& body, const Limits& limits) {
@@ -198,20 +201,21 @@ WorkbenchResult run_workbench(const WorkbenchRequest& request, const Limits& lim
   const std::int64_t value_dim =
       head_size(request.x.defined() ? "value_weight" : "value", result.value, request.key_heads);
   if (result.key.width() != request.key_heads * head_dim)
-    throw Error(ErrorKind::shape, request.x.defined() ? "key_weight" : "key",
-                join("gives keys of ", result.key.width(), " columns for ", request.key_heads, " heads"),
-                join("it needs ", request.key_heads * head_dim, ": a key is as long as a query (", head_dim, ")"));
+    throw RequestError(ErrorKind::shape, request.x.defined() ? "key_weight" : "key",
+                       join("gives keys of ", result.key.width(), " columns for ", request.key_heads, " heads"),
+                       join("it needs ", request.key_heads * head_dim, ": a key is as long as a query (", head_dim, ")"),
+                       detail("key_columns", result.key.width(), request.key_heads * head_dim));
   if (result.value.rows() != keys)
-    throw Error(ErrorKind::shape, "value", join("has ", result.value.rows(), " rows and key ", keys),
-                "give every key a value");
+    throw RequestError(ErrorKind::shape, "value", join("has ", result.value.rows(), " rows and key ", keys),
+                       "give every key a value", detail("value_rows", result.value.rows(), keys));
   if (request.heads * queries * keys > limits.cells)
     throw over_limit("attention", "heads x queries x keys", request.heads * queries * keys, limits.cells);
 
   Tensor query = result.query, key = result.key;
   if (request.rotary) {
     if (head_dim % 2 != 0)
-      throw Error(ErrorKind::shape, "positions", join("turn pairs of numbers, and a head has ", head_dim),
-                  "use an even size of a head");
+      throw RequestError(ErrorKind::shape, "positions", join("turn pairs of numbers, and a head has ", head_dim),
+                         "use an even size of a head", detail("odd_head", head_dim));
     const auto turn = [&](const Tensor& x, std::int64_t heads, std::int64_t first) {
       std::vector<std::int32_t> positions;
       for (std::int64_t row = 0; row < x.rows(); ++row) positions.push_back(static_cast<std::int32_t>(first + row));
@@ -230,16 +234,20 @@ WorkbenchResult run_workbench(const WorkbenchRequest& request, const Limits& lim
   for (const std::int64_t& length : request.prefixes) mask.emplace_back(PrefixRule{std::span(&length, 1)});
   for (std::size_t i = 0; i < request.allowed.size(); ++i) {
     if (!(request.allowed_shapes[i] == Shape{queries, keys}))
-      throw Error(ErrorKind::shape, "mask",
-                  join("allowed is ", request.allowed_shapes[i], " for ", queries, " queries and ", keys, " keys"));
+      throw RequestError(
+          ErrorKind::shape, "mask",
+          join("allowed is ", request.allowed_shapes[i], " for ", queries, " queries and ", keys, " keys"), "",
+          detail("mask_shape", std::vector<std::int64_t>{request.allowed_shapes[i][0], request.allowed_shapes[i][1]},
+                 std::vector<std::int64_t>{queries, keys}));
     mask.emplace_back(DenseRule{request.allowed[i].data(), 0, 0, keys, 1});
   }
   std::vector<ScoreEdit> edits = request.edits;
   for (ScoreEdit& edit : edits) {
     const auto check = [](const char* name, std::int64_t index, std::int64_t size) {
       if (index >= size)
-        throw Error(ErrorKind::argument, "edits", join("name ", name, ' ', index),
-                    join("there are ", name, "s 0 to ", size - 1, ", and -1 for all"));
+        throw RequestError(ErrorKind::argument, "edits", join("name ", name, ' ', index),
+                           join("there are ", name, "s 0 to ", size - 1, ", and -1 for all"),
+                           detail("range", index, std::vector<std::int64_t>{-1, size - 1}));
     };
     check("head", edit.head, request.heads);
     check("query", edit.query, queries);

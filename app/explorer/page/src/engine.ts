@@ -9,6 +9,9 @@ export interface Failure {
   where: string;
   what: string;
   advice: string;
+  code?: string;      // what it is, for the page's own sentence (doc/EXPLORER-API.md)
+  found?: unknown;
+  expected?: unknown;
 }
 
 export class EngineError extends Error {

@@ -37,6 +37,9 @@ export interface GridProps {
   dim?: boolean;
 }
 
+// What the looks of a cell mean.
+export const Legend = () => <p class="cells-legend faint"><i class="box typed" />{t('legend.typed')}<i class="box" />{t('legend.computed')}<i class="box negative" />{t('legend.negative')}<i class="box masked" />{t('masked')}</p>;
+
 export const tableCells = 200;
 
 export function largest(rows: (number | null)[][]): number {

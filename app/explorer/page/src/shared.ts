@@ -1,7 +1,7 @@
 // What all rooms share: the engine, the theme, messages, and what the engine said about itself.
 import { signal } from '@preact/signals';
 import { EngineError, HttpEngine, type Engine, type Status } from './engine';
-import { t } from './words';
+import { t, type Key } from './words';
 
 export const online = signal(true);
 export const engine: Engine = new HttpEngine('api/v1/', (yes) => { online.value = yes; });
@@ -50,10 +50,48 @@ export function hush(topic?: Topic): void {
 // An engine's refusal, and the end of it at its next answer.
 export const complain = (error: unknown): void => say(explain(error), 'error', 'engine');
 
-// One sentence for any failure; the engine's own words where it has some.
+// What the engine calls a part of a request, as the page calls it.
+const places: Record<string, string> = {
+  x: 'X', memory: 'M', query_weight: 'W_Q', key_weight: 'W_K', value_weight: 'W_V', output_weight: 'W_O', query: 'Q', key: 'K', value: 'V', q: 'Q', k: 'K', v: 'V',
+  products: 'Q Kᵀ', output: 'O', projected: 'O W_O',
+};
+function placeOf(where: string): string {
+  const text = /^input\.(source|target|text)/.exec(where)?.[1];
+  if (text) return t(`err.in.${text}` as Key);
+  const edit = /^edits\[(\d+)\]/.exec(where)?.[1];
+  if (edit) return t('err.in.edit', Number(edit) + 1);
+  return places[/^[a-z_]+/.exec(where)?.[0] ?? ''] ?? where;
+}
+const spoken = (value: unknown): string => Array.isArray(value) ? value.slice(0, 12).map(spoken).join(', ') + (value.length > 12 ? ', …' : '') : typeof value === 'number' ? String(value).replace('-', '−') : String(value ?? '?');
+
+// One sentence for any failure, in the reader's language. What has none of its own is quoted in the engine's words.
 export function explain(error: unknown): string {
-  if (error instanceof EngineError) return error.failure.kind === 'gone' ? t('engine.gone') : error.message || t('engine.failed');
-  return error instanceof Error ? error.message : String(error);
+  if (!(error instanceof EngineError)) return error instanceof Error ? error.message : String(error);
+  const { failure } = error, place = placeOf(failure.where), found = spoken(failure.found), expected = spoken(failure.expected);
+  const own = (failure.found ?? null) === null ? [] : failure.found as number[], wanted = failure.expected as number[];
+  switch (failure.code ?? failure.kind) {
+    case 'gone': return t('engine.gone');
+    case 'too_long': return t('err.too_long', place, found, expected);
+    case 'empty_text': return t('err.empty_text', place);
+    case 'language': return t('err.language', found, expected);
+    case 'limit': return t('err.limit', found, expected, place);
+    case 'range': return t('err.range', place, found, spoken(wanted?.[0]), spoken(wanted?.[1]));
+    case 'unknown': return failure.found === undefined ? t('err.other', error.message) : t('err.unknown', found, expected);
+    case 'beyond_float32': return Array.isArray(failure.found) ? t('err.beyond_float32', place, own[0] + 1, own[1] + 1) : t('err.large_number', found);
+    case 'row_length': return t('err.row_length', place, found, expected);
+    case 'weight_rows': return t('err.weight_rows', place, found, expected);
+    case 'head_columns': return t('err.head_columns', place, found, expected);
+    case 'key_columns': return t('err.key_columns', place, found, expected);
+    case 'value_rows': return t('err.value_rows', found, expected);
+    case 'mask_shape': return t('err.mask_shape', own.join(' × '), wanted?.join(' × '));
+    case 'odd_head': return t('err.odd_head', found);
+    case 'no_spread': return t('err.no_spread');
+    case 'all_zero': return t('err.all_zero');
+    case 'busy': return t('err.busy');
+    case 'file': return t('err.file', error.message);
+    case 'internal': return t('err.internal', error.message);
+    default: return error.message ? t('err.other', error.message) : t('engine.failed');
+  }
 }
 
 export function download(name: string, data: Blob | string, type = 'text/plain'): void {

@@ -3,7 +3,7 @@ import { signal } from '@preact/signals';
 import { useEffect, useState } from 'preact/hooks';
 import type { AttentionResult, Matrix } from '../engine';
 import type { ComponentChildren } from 'preact';
-import { Grid, type Cell, type GridProps } from '../grid';
+import { Grid, Legend, type Cell, type GridProps } from '../grid';
 import { RowPanel, type KeyState } from '../rowpanel';
 import { previewRow, standsIn, type StandIn } from '../softmax';
 import { parseTable, show, toCsv } from '../numbers';
@@ -193,7 +193,7 @@ export function BenchScreen() {
         </> : !failure.value && <div class="skeleton" role="status">{t('engine.asking')}…</div>}
       </div>
     </div>
-    <p class="cells-legend faint"><i class="box typed" />{t('legend.typed')}<i class="box" />{t('legend.computed')}<i class="box negative" />{t('legend.negative')}<i class="box masked" />{t('masked')}</p>
+    <Legend />
     <div class="formula-line" role="status" aria-live="polite">{formula || <span class="faint">{t('bench.point')}</span>}</div>
     <Dialog title={dialog?.kind === 'paste' ? t('bench.paste.title', matrixName(dialog.matrix)) : t('bench.code')} open={!!dialog} onClose={() => setDialog(null)} wide>
       {dialog?.kind === 'paste' && <PasteBox matrix={dialog.matrix} onDone={(rows) => { setDialog(null); setMatrix(dialog.matrix, rows); }} />}

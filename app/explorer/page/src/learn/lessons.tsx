@@ -2,7 +2,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { ComponentChildren, FunctionComponent } from 'preact';
 import type { Matrix, OperationRequest } from '../engine';
-import { Grid } from '../grid';
+import { Grid, Legend } from '../grid';
 import { bytes, count, show } from '../numbers';
 import { complain, engine, explain } from '../shared';
 import { Button, NumberField, Segmented, Tex } from '../ui';
@@ -24,7 +24,7 @@ const ask = (b: Bench) => engine.attention(requestOf(b));
 function Split({ p, mini, check, figure, values = [], opens, answer }: { p: StepProps; answer?: ComponentChildren; mini?: Mini; check: () => Promise<Verdict>; figure: ComponentChildren; values?: (string | number)[]; opens?: Partial<Bench> | null }) {
   return <>
     <div class="lesson-text">{p.text(...values)}{p.task(check, opens === undefined ? mini?.b ?? null : opens, answer)}</div>
-    <div class="lesson-figure">{figure}{mini && <div class="figure-foot"><MiniFormula mini={mini} /><Button icon="reset" text small label={t('learn.start.over')} disabled={!mini.touched} onClick={mini.reset} /></div>}</div>
+    <div class="lesson-figure">{figure}{mini && <div class="figure-foot"><MiniFormula mini={mini} /><Button icon="reset" text small label={t('learn.start.over')} disabled={!mini.touched} onClick={mini.reset} /></div>}<Legend /></div>
   </>;
 }
 
@@ -199,7 +199,7 @@ function PatchWall({ weights }: { weights: Matrix }) {
   const top = Math.max(...weights.flat());
   // The strip of eight rows and the square of 196, as large as they are to each other.
   return <div class="patch-wall">
-    <figure class="to-scale"><svg viewBox="0 0 372 232" role="img" aria-label={`8 × 196, 196 × 196: ${t('cross.scale')}`}>
+    <figure class="to-scale"><svg viewBox="0 0 372 182" role="img" aria-label={`8 × 196, 196 × 196: ${t('cross.scale')}`}>
       <text x="0" y="14">8 × 196</text><rect x="0" y="22" width="156.8" height="6.4" class="part-of" /><text x="188" y="14">196 × 196</text><rect x="188" y="22" width="156.8" height="156.8" class="whole" /><rect x="188" y="22" width="156.8" height="6.4" class="part-of" />
     </svg><figcaption>{t('cross.scale')}</figcaption></figure>
     <Grid id="weights" title={t('bench.weights')} name={t('matrix.weights')} rows={weights} tone="w" size={top} rowLabels={weights.map((_, i) => `${t('visual.action')} ${i + 1}`)} />

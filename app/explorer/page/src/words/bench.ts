@@ -2,7 +2,7 @@ import type { Words } from '../words';
 
 export const bench = {
   'bench.toolbar': ['Workbench settings', '工作台设置'],
-  'bench.settings': ['Sizes, mask, seed', '尺寸、掩码、种子'],
+  'bench.settings': ['Settings', '设置'],
   'legend.typed': ['yours to change', '可以改动'],
   'legend.computed': ['computed', '算出的'],
   'legend.negative': ['grey: below 0', '灰色：小于 0'],
