@@ -38,7 +38,7 @@ export interface GridProps {
 }
 
 // What the looks of a cell mean.
-export const Legend = () => <p class="cells-legend faint"><i class="box typed" />{t('legend.typed')}<i class="box" />{t('legend.computed')}<i class="box negative" />{t('legend.negative')}<i class="box masked" />{t('masked')}</p>;
+export const Legend = () => <p class="cells-legend faint"><span><i class="box typed" />{t('legend.typed')}</span><span><i class="box" />{t('legend.computed')}</span><span><i class="box negative" />{t('legend.negative')}</span><span><i class="box masked" />{t('masked')}</span></p>;
 
 export const tableCells = 200;
 

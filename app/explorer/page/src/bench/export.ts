@@ -79,8 +79,6 @@ export function cppLines(b: Bench, r: AttentionResult): string {
   if (mask) out.push(`  call.mask = {${mask}};`);
   if (b.scale !== null) out.push(`  call.rules.scale = ${float(b.scale)};`);
   if (b.edits.length) out.push('  call.edits = edits;');
-  // Locks share what the others leave, for which the log of each row's sum is kept.
-  if (b.edits.some((e) => e.kind === 'lock')) out.push('  std::vector<float> log_sum_exp(queries * heads);', '  call.log_sum_exp = log_sum_exp.data();');
   out.push('  call.output = {output.data(), heads * value_dim, value_dim};', '  call.matrices = matrices;', '  attend::attention_forward(call);', '',
     '  const auto print = [](const std::vector<float>& numbers, std::int64_t columns) {', '    for (std::size_t i = 0; i < numbers.size(); ++i) std::printf("%.6f%c", numbers[i], (i + 1) % columns ? \' \' : \'\\n\');', '  };',
     '  print(weights, keys);');

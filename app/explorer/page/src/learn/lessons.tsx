@@ -261,6 +261,7 @@ const Cache2: FunctionComponent<StepProps> = (p) => {
   const [made, setMade] = useState<{ row: number[]; difference: number }[]>([]);
   const start: Bench = { ...abc, x: [[1, 0], [0, 1], [1, 1], [1, 2], [2, 1]], names: ['1', '2', '3', '4', '5'], mask: { ...emptyMask, kind: 'causal' }, chosen: { head: 0, query: 0, key: 0 } };
   const mini = useMini(start);
+  useEffect(() => { if (!mini.touched) setMade([]); }, [mini.touched]);
   // One query row against the keys and values kept so far: what a decoder does, and nothing else.
   const one = async (i: number) => {
     const all = await ask(start);

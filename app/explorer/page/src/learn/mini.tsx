@@ -24,7 +24,8 @@ export interface Mini {
   setHover: (place: Place | null) => void;
 }
 
-export function useMini(start: Bench): Mini {
+export function useMini(from: Bench): Mini {
+  const [start] = useState(from);
   const [b, setB] = useState(start);
   const [r, setR] = useState<AttentionResult | null>(null);
   const [base, setBase] = useState<AttentionResult | null>(null);
