@@ -5,19 +5,32 @@
 namespace attend {
 namespace {
 
-// Control characters of ASCII and of Latin-1 (two bytes of UTF-8), except line ends and tabs.
-std::string without_controls(std::string text) {
+// Bytes of the well-formed UTF-8 sequence that begins here; 0 where there is none. Overlong forms and surrogates count as
+// well-formed: a terminal that shows them badly is not led astray by them.
+std::size_t sequence_at(const std::string& text, std::size_t at) {
+  const auto byte = static_cast<unsigned char>(text[at]);
+  const std::size_t length = byte < 0x80 ? 1 : byte < 0xC2 ? 0 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : byte < 0xF5 ? 4 : 0;
+  for (std::size_t i = 1; i < length; ++i)
+    if (at + i >= text.size() || (static_cast<unsigned char>(text[at + i]) & 0xC0) != 0x80) return 0;
+  return length;
+}
+
+// What a terminal should not be sent, by its bytes: control characters of ASCII and of Latin-1 (two bytes of UTF-8),
+// except line ends and tabs, and what is no UTF-8.
+std::string without_controls(const std::string& text) {
   static const char digits[] = "0123456789ABCDEF";
   std::string shown;
-  for (std::size_t at = 0; at < text.size(); ++at) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = sequence_at(text, at);
     auto byte = static_cast<unsigned char>(text[at]);
-    bool control = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F;
-    if (byte == 0xC2 && at + 1 < text.size() && static_cast<unsigned char>(text[at + 1]) - 0x80u < 0x20u) {
+    bool control = length == 0 || (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F;
+    if (length == 2 && byte == 0xC2 && static_cast<unsigned char>(text[at + 1]) < 0xA0) {
       control = true;
-      byte = static_cast<unsigned char>(text[++at]);
+      byte = static_cast<unsigned char>(text[at + 1]);
     }
     if (control) shown += std::string("\\x") + digits[byte >> 4] + digits[byte & 15];
-    else shown += static_cast<char>(byte);
+    else shown.append(text, at, length);
+    at += length == 0 ? 1 : length;
   }
   return shown;
 }

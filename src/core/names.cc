@@ -28,6 +28,11 @@ std::string nearest_name(const std::string& name, const std::vector<std::string>
     const std::size_t distance = edit_distance(name, each);
     if (distance < best) best = distance, nearest = each;
   }
+  // Or somebody stopped typing: "induct", "tatoeba".
+  constexpr std::size_t least_beginning = 3;
+  if (nearest.empty() && name.size() >= least_beginning)
+    for (const std::string& each : names)
+      if (each.starts_with(name)) return each;
   return nearest;
 }
 

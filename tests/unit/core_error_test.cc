@@ -29,6 +29,11 @@ TEST(Error, ShowsControlCharactersInsteadOfSendingThem) {
   EXPECT_EQ(error.where().size(), 3u);
 }
 
+TEST(Error, ShowsBytesThatAreNoTextByTheirNumber) {
+  const Error error(ErrorKind::file, "f", "\xD5, \xE4\xB8 and \x80\xFF beside \xE4\xB8\xAD \xF0\x9F\x8E\x89\xF0\x9F");
+  EXPECT_STREQ(error.what(), "f: \\xD5, \\xE4\\xB8 and \\x80\\xFF beside \xE4\xB8\xAD \xF0\x9F\x8E\x89\\xF0\\x9F");
+}
+
 TEST(Error, CountsThings) {
   EXPECT_EQ(counted(1, "line"), "1 line");
   EXPECT_EQ(counted(0, "file"), "0 files");

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -192,6 +194,70 @@ TEST_F(Files, LockEndsWithItsProcess) {
 }
 
 TEST_F(Files, LockNeedsAFolder) { EXPECT_THROW(FolderLock(folder_ / "none"), Error); }
+
+// ---- Names that are no ordinary file ----------------------------------------------------------------------------------
+
+TEST_F(Files, LinksStayAndTheirFilesAreWritten) {
+  fs::create_directories(folder_ / "far");
+  write_file(folder_ / "far/old", "old");
+  fs::permissions(folder_ / "far/old", fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink("far/old", folder_ / "first");
+  fs::create_symlink("first", folder_ / "second");
+  fs::create_symlink(folder_ / "far/new", folder_ / "dangling");
+  write_file(folder_ / "second", "changed");
+  write_file(folder_ / "dangling", "made");
+  EXPECT_TRUE(fs::is_symlink(folder_ / "first") && fs::is_symlink(folder_ / "second") && fs::is_symlink(folder_ / "dangling"));
+  EXPECT_EQ(read_file(folder_ / "far/old"), "changed");
+  EXPECT_EQ(read_file(folder_ / "far/new"), "made");
+  EXPECT_EQ(fs::status(folder_ / "far/old").permissions(), fs::perms::owner_read | fs::perms::owner_write) << "who may read it did not change";
+  EXPECT_EQ(entries(), 4) << "no partial file beside the links";
+
+  fs::create_symlink("b", folder_ / "a");
+  fs::create_symlink("a", folder_ / "b");
+  EXPECT_TRUE(contains(message_of([&] { write_file(folder_ / "a", "x"); }), "symbolic links"));
+}
+
+TEST_F(Files, ALinkInPlaceOfThePartialFileIsNotFollowed) {
+  write_file(folder_ / "victim", "untouched");
+  fs::create_symlink("victim", folder_ / "file.partial");
+  message_of([&] { write_file(folder_ / "file", "x"); });
+  EXPECT_EQ(read_file(folder_ / "victim"), "untouched");
+}
+
+TEST_F(Files, DevicesAndPipesAreWrittenTo) {
+  const fs::path pipe = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  write_file(pipe, "through the pipe");
+  char text[32] = {};
+  EXPECT_EQ(read(reader, text, sizeof(text)), 16);
+  EXPECT_STREQ(text, "through the pipe");
+  close(reader);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+
+  ASSERT_TRUE(fs::is_character_file("/dev/full"));
+  fs::create_symlink("/dev/full", folder_ / "full");
+  EXPECT_TRUE(contains(message_of([&] { write_file(folder_ / "full", "x"); }), "No space left"));
+  EXPECT_TRUE(fs::is_symlink(folder_ / "full"));
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+  EXPECT_FALSE(fs::exists("/dev/full.partial"));
+  write_file("/dev/null", "gone");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  EXPECT_TRUE(contains(message_of([&] { write_file(folder_, "x"); }), "directory"));
+}
+
+// As after `attend ... --output /dev/stdout > file`: what was written before stays.
+TEST_F(Files, OpenFilesAreWrittenWhereTheyStand) {
+  const int file = open((folder_ / "open").c_str(), O_WRONLY | O_CREAT, 0600);
+  ASSERT_GE(file, 0);
+  ASSERT_EQ(write(file, "one ", 4), 4);
+  write_file("/dev/fd/" + std::to_string(file), "two ");
+  write_file("/proc/self/fd/" + std::to_string(file), "three ");
+  ASSERT_EQ(write(file, "four", 4), 4);
+  close(file);
+  EXPECT_EQ(read_file(folder_ / "open"), "one two three four");
+}
 
 }  // namespace
 }  // namespace attend

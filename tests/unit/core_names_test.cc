@@ -20,6 +20,8 @@ TEST(NearestName, IsASlipAway) {
   EXPECT_EQ(nearest_name("head", names), "heads");
   EXPECT_EQ(nearest_name("relative_maximum_distance", names), "relative_max_distance");
   EXPECT_EQ(nearest_name("layers", names), "");
+  EXPECT_EQ(nearest_name("relative", names), "relative_max_distance") << "the beginning of a name";
+  EXPECT_EQ(nearest_name("re", names), "") << "as good as nothing";
   EXPECT_EQ(nearest_name(std::string(101, 'w'), names), "");
   EXPECT_EQ(nearest_name("width", {}), "");
 }
