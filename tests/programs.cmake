@@ -6,6 +6,14 @@ target_compile_definitions(program_cli_tests PRIVATE
 add_dependencies(program_cli_tests attend-cli)
 gtest_discover_tests(program_cli_tests TEST_PREFIX program/cli: DISCOVERY_MODE PRE_TEST)
 
+add_executable(program_inspect_tests programs/inspect_test.cc)
+target_include_directories(program_inspect_tests PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(program_inspect_tests PRIVATE attend_options PkgConfig::json EXPAT::EXPAT GTest::gtest_main)
+target_compile_definitions(program_inspect_tests PRIVATE
+  ATTEND_PROGRAM="$<TARGET_FILE:attend-cli>" ATTEND_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+add_dependencies(program_inspect_tests attend-cli)
+gtest_discover_tests(program_inspect_tests TEST_PREFIX program/inspect: DISCOVERY_MODE PRE_TEST)
+
 # One program in all tests of the server: they run as one, so that it is started once.
 add_executable(program_explorer_tests programs/explorer_test.cc)
 target_link_libraries(program_explorer_tests PRIVATE attend_options PkgConfig::json GTest::gtest_main)

@@ -11,8 +11,8 @@ namespace {
 struct Options {
   std::string model = "tatoeba-zh-en";
   std::vector<std::string> files;
-  std::string from, to, symmetrise = "grow-diag-final-and", rule = "largest", source_words = "word", target_words = "word", reference;
-  double threshold = 0.2;
+  std::string from, to, symmetrise = "intersection", rule = "threshold", source_words = "word", target_words = "word", reference;
+  double threshold = 0.15;
   std::vector<int> layers, heads;
   bool after = false, words = false;
   ReadOptions read;
@@ -98,7 +98,7 @@ void add_align(Command& program, Globals& globals) {
   command->add_option("--to", options->to, "Language of the target");
   command->add_option("--symmetrise", options->symmetrise, "forward, backward, intersection, union, grow-diag, grow-diag-final or grow-diag-final-and")
       ->show_default();
-  command->add_option("--rule", options->rule, "largest: each target word with the source word it reads most; threshold")->show_default();
+  command->add_option("--rule", options->rule, "threshold: words whose weight is at least --threshold; largest: each target word with the source word it reads most")->show_default();
   command->add_option("--threshold", options->threshold, "Least weight of a link with --rule threshold")->show_default();
   command->add_list("--layers", options->layers, "Decoder layers read, from 0, -1 the last (default: the last but one)");
   command->add_list("--heads", options->heads, "Heads read (default: the mean of all)");
@@ -113,7 +113,7 @@ void add_align(Command& program, Globals& globals) {
       "Examples:\n"
       "  attend align source.zh target.en > links.txt\n"
       "  attend align source.zh target.en --words | head -3\n"
-      "  attend align source.zh target.en --symmetrise intersection --reference gold.txt");
+      "  attend align source.zh target.en --rule largest --symmetrise grow-diag-final-and --reference gold.txt");
   command->callback([options, &globals] { run(*options, globals); });
 }
 

@@ -37,46 +37,74 @@ HeadItems corpus(const Options& options, const ModelFolder& folder, std::shared_
     return items_from(repeated_items(folder.model, repeated));
   }
   const bool pair = config.encoder && config.decoder;
-  const auto count = [&](std::size_t found) {
-    return options.limit > 0 ? std::min(found, static_cast<std::size_t>(options.limit)) : found;
-  };
-  std::vector<HeadItem> items;
-  if (pair) {
-    if (options.files.size() != 2)
-      throw Error(ErrorKind::argument, "heads", join(options.files.size(), " files given"), "this model translates: give a source file and a target file, or --repeated");
-    translator = std::make_shared<Translator>(folder);
-    const ParallelCorpus pairs = read_parallel(options.files[0], options.files[1], options.read);
-    std::vector<ReferenceAlignment> references;
-    if (!options.reference.empty()) {
-      references = read_pharaoh(options.reference);
-      if (references.size() < pairs.source.size())
-        throw Error(ErrorKind::argument, options.reference, join("has ", references.size(), " lines for ", pairs.source.size(), " pairs"), "give one line a pair");
-    }
-    for (std::size_t i = 0; i < count(pairs.source.size()); ++i) {
-      PairItemOptions item;
-      item.to = options.to;
-      item.words = true;
-      if (!references.empty()) item.reference = references[static_cast<std::size_t>(pairs.line[i]) - 1];
-      items.push_back(item_of(*translator, pairs.source[i], pairs.target[i], item));
-      if (!options.both) continue;
-      PairItemOptions mirror;
-      mirror.words = true;
-      mirror.to = translator->direction(pairs.source[i], {}, options.to).first;
-      items.push_back(item_of(*translator, pairs.target[i], pairs.source[i], mirror));
-      auto words = std::make_shared<ItemWords>(*items.back().words);
-      words->mirrors = true;
-      items.back().words = std::move(words);
-    }
-  } else {
+  // Items are made as they are wanted, and none is kept.
+  if (!pair) {
     if (options.files.empty()) throw Error(ErrorKind::argument, "heads", "no corpus is given", "give files of lines, or --repeated");
     generator = std::make_shared<TextGenerator>(folder);
-    for (const std::string& file : options.files) {
-      LineReader reader(file, options.read);
-      for (std::string line; reader.next(line) && (options.limit <= 0 || static_cast<std::int64_t>(items.size()) < options.limit);)
-        if (!line.empty()) items.push_back(item_of(*generator, line));
-    }
+    struct Reading {
+      std::size_t next_file = 0;
+      std::unique_ptr<LineReader> lines;
+      std::int64_t items = 0;
+    };
+    return [&options, generator, reading = std::make_shared<Reading>()](HeadItem& item) {
+      std::string line;
+      while (options.limit <= 0 || reading->items < options.limit) {
+        if (!reading->lines) {
+          if (reading->next_file == options.files.size()) return false;
+          reading->lines = std::make_unique<LineReader>(options.files[reading->next_file++], options.read);
+        }
+        if (!reading->lines->next(line)) {
+          reading->lines.reset();
+        } else if (!line.empty()) {
+          item = item_of(*generator, line);
+          ++reading->items;
+          return true;
+        }
+      }
+      return false;
+    };
   }
-  return items_from(std::move(items));
+
+  if (options.files.size() != 2)
+    throw Error(ErrorKind::argument, "heads", join(options.files.size(), " files given"), "this model translates: give a source file and a target file, or --repeated");
+  translator = std::make_shared<Translator>(folder);
+  struct Pairs {
+    ParallelCorpus corpus;
+    std::vector<ReferenceAlignment> references;
+    std::size_t next = 0, end = 0;
+    bool mirrors_next = false;
+  };
+  auto pairs = std::make_shared<Pairs>();
+  pairs->corpus = read_parallel(options.files[0], options.files[1], options.read);
+  pairs->end = pairs->corpus.source.size();
+  if (options.limit > 0) pairs->end = std::min(pairs->end, static_cast<std::size_t>(options.limit));
+  if (!options.reference.empty()) {
+    pairs->references = read_pharaoh(options.reference);
+    const std::int64_t last = pairs->end == 0 ? 0 : pairs->corpus.line[pairs->end - 1];
+    if (static_cast<std::int64_t>(pairs->references.size()) < last)
+      throw Error(ErrorKind::argument, options.reference, join("has ", pairs->references.size(), " lines for ", last, " pairs"), "give one line a pair");
+  }
+  return [&options, translator, pairs](HeadItem& item) {
+    if (pairs->next == pairs->end) return false;
+    const std::string& source = pairs->corpus.source[pairs->next];
+    const std::string& target = pairs->corpus.target[pairs->next];
+    PairItemOptions made;
+    made.words = true;
+    if (!pairs->mirrors_next) {
+      made.to = options.to;
+      if (!pairs->references.empty()) made.reference = pairs->references[static_cast<std::size_t>(pairs->corpus.line[pairs->next]) - 1];
+      item = item_of(*translator, source, target, made);
+    } else {
+      made.to = translator->direction(source, {}, options.to).first;
+      item = item_of(*translator, target, source, made);
+      auto words = std::make_shared<ItemWords>(*item.words);
+      words->mirrors = true;
+      item.words = std::move(words);
+    }
+    pairs->mirrors_next = options.both && !pairs->mirrors_next;
+    if (!pairs->mirrors_next) ++pairs->next;
+    return true;
+  };
 }
 
 std::string shown(double value) {
@@ -146,7 +174,7 @@ void run(const Options& options, const Globals& globals) {
 void add_heads(Command& program, Globals& globals) {
   Command* command = program.add_command("heads", "What every head does over a corpus: find heads by behaviour");
   auto options = std::make_shared<Options>();
-  command->add_option("files", options->files, "Source and target file of a translator; files of lines otherwise")->type_name("FILE...");
+  command->add_option("files", options->files, "Source and target file of a translator; files of lines otherwise")->type_name("FILE");
   command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->show_default();
   command->add_option("--to", options->to, "Language of the target (default: told by the script of each source)");
   command->add_flag("--both", options->both, "Read each pair in both directions, too: scores how far their alignments agree");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <set>
@@ -30,9 +31,25 @@ bool shows_rows_only(const std::string& ending, const std::string& picture) {
   return ending == ".rows.csv" || ending == ".heads.csv" || ((ending == ".svg" || ending == ".png") && (picture == "rows" || picture == "bars"));
 }
 
-// The attention, layer and head that a picture of one matrix shows: cross-attention where there is one, whose last layer
-// but one aligns best (Garg et al. 2019), else the last attention's last layer; the first head that was chosen.
+// The attention, layer and head that a picture of one matrix shows. With a target it is where an edge matters most; else
+// cross-attention where there is one, whose last layer but one aligns best (Garg et al. 2019), else the last attention's
+// last layer; the first head that was chosen.
 Place place_of(const Inspection& inspection) {
+  if (inspection.attentions.empty())
+    throw Error(ErrorKind::argument, "--output", "edits leave no attention to show", "write .svg, .png or .json, without --picture");
+  Place place;
+  float most = 0;
+  for (const ShownAttention& attention : inspection.attentions)
+    for (const Measure& measure : attention.measures) {
+      if (measure.kind != MeasureKind::effect) continue;
+      const std::size_t heads = attention.heads.size(), cells = measure.values.size() / std::max<std::size_t>(1, attention.layers.size() * heads);
+      for (std::size_t i = 0; i < measure.values.size(); ++i) {
+        if (!(std::fabs(measure.values[i]) > most)) continue;
+        most = std::fabs(measure.values[i]);
+        place = {attention.name, attention.layers[i / cells / heads], attention.heads[i / cells % heads]};
+      }
+    }
+  if (most > 0) return place;
   const ShownAttention* shown = &inspection.attentions.back();
   for (const ShownAttention& attention : inspection.attentions)
     if (attention.name == "cross") shown = &attention;

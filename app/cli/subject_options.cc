@@ -6,7 +6,7 @@
 namespace attend::cli {
 
 void SubjectFlags::add_to(Command& command) {
-  command.add_option("texts", texts, "Texts: sources of a translator, else what the model reads")->type_name("TEXT...");
+  command.add_option("texts", texts, "Texts: sources of a translator, else what the model reads")->type_name("TEXT");
   command.add_option("--model,-m", model, "Model folder, or the name of a model that ships")->show_default();
   command.add_option("--target,-t", target, "Target text of a translator (default: what it writes itself, greedily)");
   command.add_option("--to", to, "Language wanted of a translator (default: told by the script of the source)");

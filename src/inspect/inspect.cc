@@ -202,7 +202,10 @@ std::string unit_of(const Target& target) { return target.kind == Target::Kind::
 
 std::string token_text(std::int32_t token, const ModelFolder& folder) {
   const std::shared_ptr<const Tokenizer>& tokenizer = folder.target ? folder.target : folder.source;
-  return tokenizer ? tokenizer->readable(token) : join("token ", token);
+  if (!tokenizer) return join("token ", token);
+  // Most words of a vocabulary begin with their blank, which would stand twice in a sentence.
+  const std::string text = tokenizer->readable(token);
+  return text.size() > 1 && text.front() == ' ' ? text.substr(1) : text;
 }
 
 }  // namespace

@@ -664,6 +664,30 @@
     drawAll();
   });
 
+  // A page opens on the edge whose cut moves the target most; without a target on the cross-attention's last layer but
+  // one, whose heads align best (Garg et al. 2019), or the last layer there is.
+  const begin = () => {
+    let most = 0;
+    data.attentions.forEach((attention, a) => {
+      const cells = queriesOf(attention).length * keysOf(attention).length;
+      for (const measure of attention.measures.filter(one => one.kind === 'effect')) {
+        const values = floatsOf(measure), largest = largestIn(attention, values);
+        if (!(largest > most)) continue;
+        most = largest;
+        const at = values.findIndex(value => Math.abs(value) === largest), head = Math.floor(at / cells), cell = at % cells;
+        Object.assign(chosen, {attention: a, layer: Math.floor(head / attention.heads.length), head: head % attention.heads.length,
+                               query: Math.floor(cell / keysOf(attention).length), key: cell % keysOf(attention).length});
+      }
+    });
+    if (most > 0) return;
+    const cross = data.attentions.findIndex(attention => attention.name === 'cross');
+    chosen.attention = cross < 0 ? data.attentions.length - 1 : cross;
+    const layers = attentionNow().layers.length;
+    chosen.layer = cross >= 0 && layers > 1 ? layers - 2 : layers - 1;
+    chosen.query = queriesOf(attentionNow()).findIndex(token => !token.special);
+  };
+
+  begin();
   recall();
   drawAll();
 })();
