@@ -117,18 +117,20 @@ std::string row_lines_svg(const Inspection& inspection, const std::string& atten
     throw Error(ErrorKind::argument, "picture of a row statistic",
                 join("there are ", heads.size(), " heads; 1 to 8 can be told apart by colour"),
                 "choose up to eight heads");
-  if (attention.measures.empty())
-    throw Error(ErrorKind::argument, "picture of a row statistic", join(attention_name, " holds no measure"),
-                "give its weights, too");
+  const auto index_of = [&](const std::vector<int>& numbers, int number, const char* what) {
+    const auto found = std::find(numbers.begin(), numbers.end(), number);
+    if (found != numbers.end()) return static_cast<std::size_t>(found - numbers.begin());
+    std::string known;
+    for (const int one : numbers) known += join(known.empty() ? "" : ", ", one);
+    throw Error(ErrorKind::argument, join("picture of ", attention_name), join("there is no ", what, ' ', number), join("known: ", known));
+  };
   const PictureLanguage language = options.language;
   const std::span<const ShownToken> queries = inspection.texts[attention.query_text].tokens;
   std::vector<std::span<const float>> rows;
   std::vector<double> all;
   for (int head : heads) {
-    const Matrix place = matrix_at(inspection, {attention_name, layer, head}, attention.measures[0].name);
-    rows.push_back(
-        std::span(statistic.values)
-            .subspan((place.layer_index * attention.heads.size() + place.head_index) * queries.size(), queries.size()));
+    const std::size_t map = index_of(attention.layers, layer, "layer") * attention.heads.size() + index_of(attention.heads, head, "head");
+    rows.push_back(std::span(statistic.values).subspan(map * queries.size(), queries.size()));
     all.insert(all.end(), rows.back().begin(), rows.back().end());
   }
   const Axis axis = axis_over(all, 5, true);
