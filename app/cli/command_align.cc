@@ -4,6 +4,7 @@
 #include "attend/alignments.h"
 #include "commands.h"
 #include "input_output.h"
+#include "references.h"
 
 namespace attend::cli {
 namespace {
@@ -33,12 +34,8 @@ void run(const Options& options, const Globals& globals) {
   align.attention.heads = align.backward_attention.heads = options.heads;
   align.attention.after = align.backward_attention.after = options.after;
   const ParallelCorpus corpus = read_parallel(options.files[0], options.files[1], options.read);
-  std::vector<ReferenceAlignment> references;
-  if (!options.reference.empty()) {
-    references = read_pharaoh(options.reference);
-    if (!corpus.line.empty() && references.size() < static_cast<std::size_t>(corpus.line.back()))
-      throw Error(ErrorKind::argument, options.reference, join("has ", references.size(), " lines for ", corpus.line.back(), " pairs"), "give one line a pair");
-  }
+  const References references(options.reference);
+  if (references.given()) references.of_line(corpus.line.back());
 
   Output out;
   AlignmentScore score;
@@ -51,7 +48,7 @@ void run(const Options& options, const Globals& globals) {
     const std::vector<AlignedPair> aligned = align_words(translator, pairs, align);
     for (std::size_t i = 0; i < aligned.size(); ++i) {
       const AlignedPair& pair = aligned[i];
-      if (!references.empty()) score += score_alignment(pair.links, references[static_cast<std::size_t>(corpus.line[begin + i]) - 1]);
+      if (references.given()) score += score_alignment(pair.links, references.of_line(corpus.line[begin + i]));
       if (globals.json || options.words) {
         const auto words = [](const std::vector<TokenGroup>& groups) {
           std::vector<std::string> texts;
@@ -75,7 +72,7 @@ void run(const Options& options, const Globals& globals) {
     }
     out.flush();
   }
-  if (!references.empty()) {
+  if (references.given()) {
     if (globals.json) {
       out.json({{"precision", score.precision()}, {"recall", score.recall()}, {"alignment_error_rate", score.error()}, {"links", score.links}});
     } else {

@@ -2,18 +2,24 @@
 
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "attend/files.h"
 #include "attend/heads.h"
 #include "commands.h"
 #include "input_output.h"
+#include "references.h"
 #include "terminal.h"
 
 namespace attend::cli {
 namespace {
+
+// Bytes of a report; one of a thousand heads has half a megabyte.
+constexpr std::int64_t longest_report = std::int64_t{64} << 20;
 
 struct Options {
   std::string model = "tatoeba-zh-en";
@@ -25,10 +31,100 @@ struct Options {
   ReadOptions read;
 };
 
-// The pairs or lines of the files as the model reads them, and what links people drew for them.
-HeadItems corpus(const Options& options, const ModelFolder& folder, std::shared_ptr<Translator>& translator,
-                 std::shared_ptr<TextGenerator>& generator) {
+// Errors of a line's text name the line.
+void at_line(const std::string& file, std::int64_t line, const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::text && error.kind() != ErrorKind::argument) throw;
+    throw Error(error.kind(), join(file, ":", line), error.where() + ": " + error.what_happened(), error.advice());
+  }
+}
+
+// The pairs of two files one by one, and what links people drew for them.
+HeadItems pairs_of(const Options& options, const ModelFolder& folder) {
+  if (options.files.size() != 2)
+    throw Error(ErrorKind::argument, "heads", join(counted(static_cast<std::int64_t>(options.files.size()), "file"), " given"),
+                "this model translates: give a source file and a target file, or --repeated");
+  struct State {
+    Translator translator;
+    PairReader pairs;
+    References references;
+    std::optional<HeadItem> mirror;  // of the pair that was given last
+    std::int64_t read = 0;
+  };
+  auto state = std::make_shared<State>(State{Translator(folder), PairReader(options.files[0], options.files[1], options.read), References(options.reference), {}, 0});
+  return [state, &options](HeadItem& item) {
+    if (state->mirror) {
+      item = std::move(*state->mirror);
+      state->mirror.reset();
+      return true;
+    }
+    std::string source, target;
+    if ((options.limit > 0 && state->read == options.limit) || !state->pairs.next(source, target)) return false;
+    ++state->read;
+    const Translator& translator = state->translator;
+    PairItemOptions there;
+    there.to = options.to;
+    there.words = true;
+    if (state->references.given()) there.reference = state->references.of_line(state->pairs.number());
+    at_line(options.files[0], state->pairs.number(), [&] {
+      item = item_of(translator, source, target, there);
+      if (!options.both) return;
+      PairItemOptions back;
+      back.words = true;
+      back.to = translator.direction(source, {}, options.to).first;
+      state->mirror = item_of(translator, target, source, back);
+      auto words = std::make_shared<ItemWords>(*state->mirror->words);
+      words->mirrors = true;
+      state->mirror->words = std::move(words);
+    });
+    return true;
+  };
+}
+
+// The lines of all files, one by one.
+HeadItems lines_of(const Options& options, const ModelFolder& folder) {
+  if (options.files.empty())
+    throw Error(ErrorKind::argument, "heads", "no corpus is given", "give files of lines, or --repeated");
+  struct State {
+    std::size_t file = 0;
+    std::optional<LineReader> reader;
+    std::int64_t read = 0;
+  };
+  return [state = std::make_shared<State>(), &options, &folder](HeadItem& item) {
+    if (options.limit > 0 && state->read == options.limit) return false;
+    for (std::string line;;) {
+      if (!state->reader) {
+        if (state->file == options.files.size()) return false;
+        state->reader.emplace(options.files[state->file++], options.read);
+      }
+      if (!state->reader->next(line)) {
+        state->reader.reset();
+        continue;
+      }
+      if (line.empty()) continue;
+      ++state->read;
+      at_line(options.files[state->file - 1], state->reader->number(), [&] { item = item_of(folder, line); });
+      return true;
+    }
+  };
+}
+
+// Error(argument) for options that mean nothing with this corpus.
+void check_corpus(const Options& options, bool pairs) {
+  const std::pair<const char*, bool> of_pairs[] = {{"--to", !options.to.empty()}, {"--both", options.both}, {"--reference", !options.reference.empty()}};
+  for (const auto& [name, given] : of_pairs)
+    if (given && (options.repeated || !pairs))
+      throw Error(ErrorKind::argument, name, options.repeated ? "is for pairs of text, and --repeated makes tokens" : "is for translators, and this model reads one text",
+                  "leave it out");
+  if (options.repeated && !options.files.empty())
+    throw Error(ErrorKind::argument, "--repeated", "makes its own tokens, and files are given", "give either");
+}
+
+HeadItems corpus(const Options& options, const ModelFolder& folder) {
   const TransformerConfig& config = folder.model.config();
+  check_corpus(options, config.encoder && config.decoder);
   if (options.repeated) {
     RepeatedOptions repeated;
     repeated.source = folder.source.get();
@@ -36,75 +132,15 @@ HeadItems corpus(const Options& options, const ModelFolder& folder, std::shared_
     if (options.limit > 0) repeated.items = options.limit;
     return items_from(repeated_items(folder.model, repeated));
   }
-  const bool pair = config.encoder && config.decoder;
-  // Items are made as they are wanted, and none is kept.
-  if (!pair) {
-    if (options.files.empty()) throw Error(ErrorKind::argument, "heads", "no corpus is given", "give files of lines, or --repeated");
-    generator = std::make_shared<TextGenerator>(folder);
-    struct Reading {
-      std::size_t next_file = 0;
-      std::unique_ptr<LineReader> lines;
-      std::int64_t items = 0;
-    };
-    return [&options, generator, reading = std::make_shared<Reading>()](HeadItem& item) {
-      std::string line;
-      while (options.limit <= 0 || reading->items < options.limit) {
-        if (!reading->lines) {
-          if (reading->next_file == options.files.size()) return false;
-          reading->lines = std::make_unique<LineReader>(options.files[reading->next_file++], options.read);
-        }
-        if (!reading->lines->next(line)) {
-          reading->lines.reset();
-        } else if (!line.empty()) {
-          item = item_of(*generator, line);
-          ++reading->items;
-          return true;
-        }
-      }
-      return false;
-    };
-  }
+  return config.encoder && config.decoder ? pairs_of(options, folder) : lines_of(options, folder);
+}
 
-  if (options.files.size() != 2)
-    throw Error(ErrorKind::argument, "heads", join(options.files.size(), " files given"), "this model translates: give a source file and a target file, or --repeated");
-  translator = std::make_shared<Translator>(folder);
-  struct Pairs {
-    ParallelCorpus corpus;
-    std::vector<ReferenceAlignment> references;
-    std::size_t next = 0, end = 0;
-    bool mirrors_next = false;
-  };
-  auto pairs = std::make_shared<Pairs>();
-  pairs->corpus = read_parallel(options.files[0], options.files[1], options.read);
-  pairs->end = pairs->corpus.source.size();
-  if (options.limit > 0) pairs->end = std::min(pairs->end, static_cast<std::size_t>(options.limit));
-  if (!options.reference.empty()) {
-    pairs->references = read_pharaoh(options.reference);
-    const std::int64_t last = pairs->end == 0 ? 0 : pairs->corpus.line[pairs->end - 1];
-    if (static_cast<std::int64_t>(pairs->references.size()) < last)
-      throw Error(ErrorKind::argument, options.reference, join("has ", pairs->references.size(), " lines for ", last, " pairs"), "give one line a pair");
-  }
-  return [&options, translator, pairs](HeadItem& item) {
-    if (pairs->next == pairs->end) return false;
-    const std::string& source = pairs->corpus.source[pairs->next];
-    const std::string& target = pairs->corpus.target[pairs->next];
-    PairItemOptions made;
-    made.words = true;
-    if (!pairs->mirrors_next) {
-      made.to = options.to;
-      if (!pairs->references.empty()) made.reference = pairs->references[static_cast<std::size_t>(pairs->corpus.line[pairs->next]) - 1];
-      item = item_of(*translator, source, target, made);
-    } else {
-      made.to = translator->direction(source, {}, options.to).first;
-      item = item_of(*translator, target, source, made);
-      auto words = std::make_shared<ItemWords>(*item.words);
-      words->mirrors = true;
-      item.words = std::move(words);
-    }
-    pairs->mirrors_next = options.both && !pairs->mirrors_next;
-    if (!pairs->mirrors_next) ++pairs->next;
-    return true;
-  };
+// What a report written before is compared with, refused before anything is run if it is of other heads.
+HeadReport report_before(const std::string& path, const Model& model) {
+  HeadReport before = report_from_json(read_file(path, longest_report), path), here;
+  for (const HeadPlace& head : heads_of(model)) here.heads.push_back({head, {}});
+  difference(before, here);
+  return before;
 }
 
 std::string shown(double value) {
@@ -114,17 +150,50 @@ std::string shown(double value) {
   return text;
 }
 
-void print_ranking(Output& out, const HeadReport& report, const Options& options) {
-  out.line(join(report.items, " items, ", report.source_tokens + report.target_tokens, " tokens, ", report.heads.size(), " heads"));
+void print_table(Output& out, const Options& options, const std::function<std::vector<RankedHead>(Behaviour)>& ranking,
+                 const std::function<std::string(double)>& text) {
   for (int i = 0; i < behaviour_count; ++i) {
     const auto behaviour = static_cast<Behaviour>(i);
     if (!options.behaviour.empty() && behaviour != behaviour_named(options.behaviour)) continue;
-    const std::vector<RankedHead> ranked = rank_heads(report, behaviour, options.most);
+    const std::vector<RankedHead> ranked = ranking(behaviour);
     if (ranked.empty()) continue;
     out.line("");
     out.line(padded(name_of(behaviour), 24) + meaning_of(behaviour));
-    for (const RankedHead& head : ranked) out.line("  " + padded(name_of(head.head), 22) + shown(head.value));
+    for (const RankedHead& head : ranked) out.line("  " + padded(name_of(head.head), 22) + text(head.value));
   }
+}
+
+void print_ranking(Output& out, const HeadReport& report, const Options& options) {
+  out.line(join(report.items, " items, ", report.source_tokens + report.target_tokens, " tokens, ", report.heads.size(), " heads"));
+  print_table(out, options, [&](Behaviour behaviour) { return rank_heads(report, behaviour, options.most); }, shown);
+}
+
+void print_changes(Output& out, const ReportDifference& changes, const Options& options) {
+  const auto run = [](const ReportDifference::Run& one) {
+    return join(one.items, " items, ", one.source_tokens + one.target_tokens, " tokens, model ", one.model, ", corpus ", one.corpus);
+  };
+  out.line("changes of scores since " + options.compare + ", the largest first");
+  out.line("  before  " + run(changes.before));
+  out.line("  now     " + run(changes.after));
+  if (changes.before.corpus != changes.after.corpus) out.line("  The corpora differ: scores change with them, too.");
+  print_table(out, options, [&](Behaviour behaviour) { return rank_changes(changes, behaviour, options.most); },
+              [](double value) {
+                char text[32];
+                std::snprintf(text, sizeof(text), "%+.3f", value);
+                return std::string(text);
+              });
+}
+
+void print_like(Output& out, const HeadReport& report, const HeadPlace& head, const Options& options, const Globals& globals) {
+  const std::vector<RankedHead> alike = heads_like(report, head, Likeness::weights, options.most);
+  if (globals.json) {
+    Json list = Json::array();
+    for (const RankedHead& one : alike) list.push_back({{"head", name_of(one.head)}, {"likeness", one.value}});
+    out.json({{"head", name_of(head)}, {"like", std::move(list)}});
+    return;
+  }
+  out.line("heads that look where " + name_of(head) + " looks (1: everywhere the same)");
+  for (const RankedHead& one : alike) out.line("  " + padded(name_of(one.head), 22) + shown(one.value));
 }
 
 void run(const Options& options, const Globals& globals) {
@@ -133,6 +202,10 @@ void run(const Options& options, const Globals& globals) {
     if (!name.ends_with(".csv") && !name.ends_with(".json"))
       throw Error(ErrorKind::argument, name, "its ending is not known", "use .csv or .json");
   const ModelFolder folder = load_model_folder(find_model(options.model));
+  std::optional<HeadPlace> like;
+  if (!options.like.empty()) like = parse_head(folder.model, options.like);
+  std::optional<HeadReport> before;
+  if (!options.compare.empty()) before = report_before(options.compare, folder.model);
   HeadOptions find;
   find.source = folder.source.get();
   find.target = folder.target.get();
@@ -142,30 +215,20 @@ void run(const Options& options, const Globals& globals) {
       std::cerr << "\r\033[K" << short_number(static_cast<double>(progress.items)) << " items, " << short_number(static_cast<double>(progress.tokens)) << " tokens"
                 << std::flush;
   };
-  std::shared_ptr<Translator> translator;
-  std::shared_ptr<TextGenerator> generator;
-  HeadReport report = find_heads(folder.model, corpus(options, folder, translator, generator), find);
+  const HeadReport report = find_heads(folder.model, corpus(options, folder), find);
   if (moving) std::cerr << "\r\033[K";
 
-  if (!options.compare.empty()) report.heads = difference(report_from_json(read_file(options.compare), options.compare), report).heads;
-  for (const std::string& name : options.outputs) write_file(name, name.ends_with(".csv") ? to_csv(report) : to_json(report));
-  Output out;
-  if (!options.like.empty()) {
-    const HeadPlace head = parse_head(folder.model, options.like);
-    const std::vector<RankedHead> alike = heads_like(report, head, Likeness::weights, options.most);
-    if (globals.json) {
-      Json list = Json::array();
-      for (const RankedHead& one : alike) list.push_back({{"head", name_of(one.head)}, {"likeness", one.value}});
-      out.json({{"head", name_of(head)}, {"like", std::move(list)}});
-    } else {
-      out.line("heads that look where " + name_of(head) + " looks (1: everywhere the same)");
-      for (const RankedHead& one : alike) out.line("  " + padded(name_of(one.head), 22) + shown(one.value));
-    }
-  } else if (globals.json) {
-    out.json(Json::parse(to_json(report)));
-  } else if (options.outputs.empty()) {
-    print_ranking(out, report, options);
+  std::optional<ReportDifference> changes;
+  if (before) changes = difference(*before, report);
+  for (const std::string& name : options.outputs) {
+    if (name.ends_with(".csv")) write_file(name, changes ? to_csv(*changes) : to_csv(report));
+    else write_file(name, changes ? to_json(*changes) : to_json(report));
   }
+  Output out;
+  if (like) print_like(out, report, *like, options, globals);
+  else if (globals.json) out.json(Json::parse(changes ? to_json(*changes) : to_json(report)));
+  else if (options.outputs.empty() && changes) print_changes(out, *changes, options);
+  else if (options.outputs.empty()) print_ranking(out, report, options);
   out.flush();
 }
 
@@ -180,11 +243,11 @@ void add_heads(Command& program, Globals& globals) {
   command->add_flag("--both", options->both, "Read each pair in both directions, too: scores how far their alignments agree");
   command->add_option("--reference", options->reference, "Word alignments of the pairs, in Pharaoh format: scores alignment errors");
   command->add_flag("--repeated", options->repeated, "Random tokens that repeat instead of a corpus: shows induction heads");
-  command->add_option("--limit", options->limit, "Items read at most")->check(at_least(1));
+  command->add_option("--limit", options->limit, "Pairs or lines read at most")->check(at_least(1));
   command->add_option("--behaviour,--behavior", options->behaviour, "Rank by this behaviour only");
   command->add_option("--most", options->most, "Heads listed for each behaviour")->show_default()->check(at_least(1));
-  command->add_option("--like", options->like, "Heads that look where this one looks")->type_name("HEAD");
-  command->add_option("--compare", options->compare, "A report written before (.json): show how much each score rose since");
+  command->add_option("--like", options->like, "Heads that look where this one looks")->type_name("HEAD")->excludes("--behaviour");
+  command->add_option("--compare", options->compare, "A report written before (.json): show how much each score has changed since");
   command->add_option("--output,-o", options->outputs, "Write all scores as .csv or .json")->type_name("FILE")->one_each();
   add_read_options(*command, options->read, true);
   command->footer(

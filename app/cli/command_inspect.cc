@@ -45,6 +45,8 @@ std::optional<Target> target_of(const Options& options, const ModelFolder& folde
       for (const std::string& one : classes) known += (known.empty() ? "" : ", ") + one;
       throw Error(ErrorKind::argument, "--why", join("the model has no class \"", name, "\""), "it has " + known);
     };
+    if (options.at >= 0)
+      throw Error(ErrorKind::argument, "--at", "this model gives the whole text one class, not a token at a position", "leave it out");
     if (options.rather_than.empty()) return class_logit_of(class_named(options.why));
     return class_difference_of(class_named(options.why), class_named(options.rather_than));
   }
@@ -61,8 +63,6 @@ std::string number(double value) {
   std::snprintf(text, sizeof(text), "%.3f", value);
   return text;
 }
-
-std::string counted(std::size_t count, const char* what) { return join(count, ' ', what, count == 1 ? "" : "s"); }
 
 constexpr double least_printed_share = 0.05;
 // Edges of a text as long as people read line by line; beyond, a terminal is told of the largest only.
@@ -83,7 +83,8 @@ void print_rows(Output& out, const Inspection& inspection, std::size_t which, co
   const auto& keys = inspection.texts[attention.key_text].tokens;
   out.line("");
   out.line(join(attention.name, ": what each ", attention.query_text == attention.key_text ? "word" : "target word",
-                " looks at, mean over ", counted(attention.layers.size(), "layer"), " and ", counted(attention.heads.size(), "head")));
+                " looks at, mean over ", counted(static_cast<std::int64_t>(attention.layers.size()), "layer"), " and ",
+                attention.heads.front() == mean_of_all ? "the heads chosen" : counted(static_cast<std::int64_t>(attention.heads.size()), "head")));
   int widest = 4;
   for (const ShownToken& token : queries) widest = std::max(widest, std::min(display_width(token.text), 16));
   for (std::size_t query = 0; query < queries.size(); ++query) {
@@ -147,13 +148,14 @@ void run(Options& options, const Globals& globals) {
   const bool colour = colour_wanted(STDOUT_FILENO);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Subject subject = read_subject(folder, all[i]);
+    warn_of_unknown(subject);
     options.inspect.target = target_of(options, folder, subject);
     options.inspect.matrices = !options.no_matrices && (globals.json || options.files.want_matrices() ||
                                                         (printed && options.inspect.target && edges_of(folder.model.config(), subject) <= few_edges));
     options.inspect.statistics = !printed;
     options.inspect.least_share = printed ? least_printed_share : 0;
     InspectReport report = inspect(folder, model.filename().string(), subject, options.inspect);
-    options.files.write(report.inspection, i);
+    const std::vector<std::string> written = options.files.write(report.inspection, i);
     if (globals.json) {
       Json json = Json::parse(json_of(report.inspection));
       if (options.inspect.target) {
@@ -170,10 +172,11 @@ void run(Options& options, const Globals& globals) {
         json["rank_agreement"] = std::move(agreement);
       }
       out.json(json);
-    } else if (printed) {
+    } else {
       if (i > 0) out.line("");
       for (const ShownText& text : report.inspection.texts) out.line(padded(text.name, 8) + running_text(text));
-      for (std::size_t which = 0; which < report.inspection.attentions.size(); ++which)
+      for (const std::string& file : written) out.line(file);
+      for (std::size_t which = 0; printed && which < report.inspection.attentions.size(); ++which)
         print_rows(out, report.inspection, which, report.readings[which], terminal_columns(STDOUT_FILENO), colour);
       if (options.inspect.target) print_effects(out, subject, report, options.rows);
     }
@@ -199,9 +202,10 @@ void add_inspect(Command& program, Globals& globals) {
   command->add_flag("--no-write", options->no_write, "Leave out weight x norm of what an edge writes");
   command->add_option("--why", options->why, "Token (or class) whose logit is explained")->type_name("TOKEN");
   command->add_option("--rather-than", options->rather_than, "Explain the logit's difference from this one's")->type_name("TOKEN");
-  command->add_option("--at", options->at, "Position whose next token is explained (default: where TOKEN comes, else the last)")->type_name("N");
-  command->add_flag("--sequence", options->sequence, "Explain the log-probability of the whole text");
-  command->add_option("--exact", options->inspect.exact, "Cut so many edges for real, those with the largest first-order effects")->type_name("N");
+  command->add_option("--at", options->at, "Position whose next token is explained (default: where TOKEN comes, else the last)")
+      ->type_name("N")->check(at_least(0))->needs("--why");
+  command->add_flag("--sequence", options->sequence, "Explain the log-probability of the whole text")->excludes("--why");
+  command->add_option("--exact", options->inspect.exact, "Cut so many edges for real, those with the largest first-order effects")->type_name("N")->check(at_least(1));
   command->add_option("--rows", options->rows, "Edges listed")->show_default()->check(at_least(1));
   options->files.add_to(*command);
   command->footer(

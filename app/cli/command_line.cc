@@ -104,6 +104,11 @@ Option* Option::one_each() {
   return this;
 }
 
+Option* Option::needs(const std::string& other) {
+  option_->needs(other);
+  return this;
+}
+
 Option* Option::excludes(const std::string& other) {
   option_->excludes(other);
   return this;

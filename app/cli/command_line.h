@@ -46,6 +46,7 @@ class Option {
   Option* required();
   Option* expected(int values);
   Option* one_each();                           // of a list: one value for each use of the option
+  Option* needs(const std::string& other);
   Option* excludes(const std::string& other);
 
   bool given() const;

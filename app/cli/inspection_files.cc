@@ -4,11 +4,14 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <initializer_list>
 #include <iostream>
 #include <set>
+#include <utility>
 
 #include "attend/error.h"
 #include "attend/files.h"
+#include "input_output.h"
 
 namespace attend::cli {
 namespace {
@@ -63,29 +66,42 @@ const ShownAttention& attention_of(const Inspection& inspection, const std::stri
   return inspection.attentions.back();
 }
 
+const Measure& measure_of(const ShownAttention& attention, const std::string& name) {
+  if (name.empty()) return attention.measures.front();
+  std::string known;
+  for (const Measure& one : attention.measures) {
+    if (one.name == name) return one;
+    known += (known.empty() ? "" : ", ") + one.name;
+  }
+  throw Error(ErrorKind::argument, "--measure", join("\"", name, "\" was not measured"), "there is " + known);
+}
+
 }  // namespace
 
 void InspectionFiles::add_to(Command& command) {
   command.add_option("--output,-o", names,
                      "Write files, told by their ending: .svg .png (pictures), .html (a page that stands alone), .csv .rows.csv "
-                     ".heads.csv .json .npy .npz; {} in a name: the number of the text")
+                     ".heads.csv .json .npy .npz; {} in a name: the number of the text. .npy and pictures of one attention show cross where "
+                     "there is one, else the last (see --attention)")
       ->type_name("FILE")->one_each();
-  command.add_option("--picture", picture, "matrix, lines, text, wall, measures, bars or rows (default: matrix, or wall for several heads)")
+  // What these change is seen in files only.
+  const auto of_file = [](Option* option) { return option->needs("--output"); };
+  of_file(command.add_option("--picture", picture, "matrix, lines, text, wall, measures, bars or rows (default: matrix, or wall for several heads)"))
       ->check(one_of({pictures.begin(), pictures.end()}));
-  command.add_option("--measure", measure, "What a picture shows: weight, write (weight x norm), first_order or exact (default: weight)");
-  command.add_option("--query", query, "The query whose row is brought out, from 0 (pictures text and lines)")->type_name("N");
-  command.add_option("--title", title, "Title of pictures (default: made from what is shown)");
-  command.add_option("--theme", theme, "light or dark")->check(one_of({"light", "dark"}))->show_default();
-  command.add_option("--language", language, "Language of pictures and pages: en or zh")->check(one_of({"en", "zh"}))->show_default();
-  command.add_option("--scale", scale, "Pixels of a .png for one of the .svg; 3.125 is 300 dpi")->check(between(0.1, 20.0))->show_default();
-  command.add_flag("--logarithmic", logarithmic, "Shade weights on three decades: for long texts");
+  of_file(command.add_option("--measure", measure, "What a picture or .npy shows: weight, write (weight x norm), first_order or exact (default: weight)"));
+  of_file(command.add_option("--query", query, "The query whose row is brought out, from 0 (pictures text and lines)"))->type_name("N")->check(at_least(0));
+  of_file(command.add_option("--title", title, "Title of pictures (default: made from what is shown)"));
+  of_file(command.add_option("--theme", theme, "light or dark"))->check(one_of({"light", "dark"}))->show_default();
+  of_file(command.add_option("--language", language, "Language of pictures and pages: en or zh"))->check(one_of({"en", "zh"}))->show_default();
+  of_file(command.add_option("--scale", scale, "Pixels of a .png for one of the .svg; 3.125 is 300 dpi"))->check(between(0.1, 20.0))->show_default();
+  of_file(command.add_flag("--logarithmic", logarithmic, "Shade weights on three decades: for long texts"));
 }
 
 bool InspectionFiles::want_matrices() const {
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return !shows_rows_only(ending_of(name), picture); });
 }
 
-void InspectionFiles::check(std::size_t subjects, bool matrices) const {
+void InspectionFiles::check(std::size_t subjects, bool matrices, bool attention) const {
   static const std::set<std::string> known = {".svg", ".png", ".html", ".csv", ".rows.csv", ".heads.csv", ".json", ".npy", ".npz"};
   for (const std::string& name : names) {
     if (!known.contains(ending_of(name)))
@@ -96,77 +112,114 @@ void InspectionFiles::check(std::size_t subjects, bool matrices) const {
                   "write .rows.csv, .heads.csv, .json, .npz or --picture rows or bars, or leave out --no-matrices");
     if (subjects > 1 && name.find("{}") == std::string::npos)
       throw Error(ErrorKind::argument, name, join("is one file for ", subjects, " texts"), "put {} in its name: picture-{}.svg");
+    if (!attention) check_holds_attention(name, false);
   }
+  const auto written = [&](std::initializer_list<const char*> endings) {
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return std::find(endings.begin(), endings.end(), ending_of(name)) != endings.end();
+    });
+  };
+  const bool drawn = written({".svg", ".png"}), array = written({".npy"});
+  const std::pair<const char*, bool> idle[] = {{"--picture", !picture.empty() && !drawn}, {"--query", query >= 0 && !drawn},
+                                               {"--title", !title.empty() && !drawn}, {"--logarithmic", logarithmic && !drawn},
+                                               {"--measure", !measure.empty() && !drawn && !array}};
+  for (const auto& [option, given] : idle)
+    if (given && !names.empty())
+      throw Error(ErrorKind::argument, option, "changes pictures, and none is written", join("add -o picture.svg, or leave ", option, " out"));
 }
 
-void InspectionFiles::write(const Inspection& inspection, std::size_t subject) const {
+// Pictures of outcomes and JSON are all that there is to write without attention.
+void InspectionFiles::check_holds_attention(const std::string& name, bool attention) const {
+  if (attention) return;
+  const std::string ending = ending_of(name);
+  const bool drawn = ending == ".svg" || ending == ".png";
+  if (ending == ".json" || (drawn && picture.empty() && measure.empty() && query < 0)) return;
+  throw Error(ErrorKind::argument, name, drawn ? "there is no attention to draw, only what edits change" : join(ending, " holds attention, and there is none"),
+              drawn ? "leave out --picture, --measure and --query" : "write .json, or a picture: .svg or .png");
+}
+
+std::vector<std::string> InspectionFiles::write(const Inspection& inspection, std::size_t subject) const {
+  for (const std::string& name : names) check_holds_attention(name, !inspection.attentions.empty());
   PictureOptions options;
   options.theme = theme == "dark" ? Theme::dark : Theme::light;
   options.language = language == "zh" ? PictureLanguage::chinese : PictureLanguage::english;
   options.title = title;
   options.logarithmic = logarithmic;
 
-  const auto svg = [&] {
-    if (!inspection.outcomes.empty() && picture.empty() && inspection.attentions.empty()) return outcomes_svg(inspection, options);
-    const Place place = place_of(inspection);
-    const ShownAttention& attention = attention_of(inspection, place.attention);
-    const std::string shown = measure.empty() && !attention.measures.empty() ? attention.measures.front().name : measure;
-    const std::string kind = !picture.empty() ? picture : attention.layers.size() * attention.heads.size() > 1 ? "wall" : "matrix";
-    if (kind == "wall") return wall_svg(inspection, place.attention, shown, attention.metrics.empty() ? "" : attention.metrics.front().name, options);
-    if (kind == "lines") {
-      std::vector<int> heads = attention.heads;
-      if (heads.size() > 8) heads.resize(8);
-      return lines_svg(inspection, place.attention, place.layer, heads, shown, query, options);
-    }
-    if (kind == "text") return text_svg(inspection, place, shown, query < 0 ? 0 : query, options);
-    if (kind == "measures") {
-      std::vector<std::string> all;
-      for (const Measure& one : attention.measures) all.push_back(one.name);
-      return measures_svg(inspection, place, all, options);
-    }
-    if (kind == "bars") {
-      std::vector<std::string> all;
-      for (const HeadMetric& one : attention.metrics) all.push_back(one.name);
-      return head_bars_svg(inspection, place.attention, all, options);
-    }
-    if (kind == "rows") {
-      std::vector<int> heads = attention.heads;
-      if (heads.size() > 8) heads.resize(8);
-      if (attention.statistics.empty()) throw Error(ErrorKind::argument, "--picture rows", "there are no statistics of rows");
-      return row_lines_svg(inspection, place.attention, place.layer, heads, attention.statistics.front().name, options);
-    }
-    return heat_map_svg(inspection, place, shown, options);
-  };
-  const auto npy = [&] {
-    const ShownAttention& attention = attention_of(inspection, place_of(inspection).attention);
-    for (const Measure& one : attention.measures) {
-      if (!measure.empty() && one.name != measure) continue;
+  std::vector<std::string> told;
+  for (const std::string& name : names) {
+    const std::string path = numbered(name, subject), ending = ending_of(name);
+    std::string shows = "everything";
+    if (ending == ".svg" || ending == ".png") {
+      const Picture drawn = draw(inspection, options);
+      shows = drawn.shows;
+      if (ending == ".svg") {
+        write_file(path, drawn.svg);
+      } else {
+        const PngImage image = png_of(drawn.svg, scale);
+        if (!image.missing.empty())
+          std::cerr << "attend: " << path << ": no installed font has " << image.missing << "; install fonts for them (fonts-noto-cjk, say)\n";
+        write_file(path, image.bytes);
+      }
+    } else if (ending == ".html") {
+      write_file(path, html_of(inspection, options.language));
+    } else if (ending == ".csv") {
+      write_file(path, csv_of_cells(inspection));
+      shows = "a line for every query and key";
+    } else if (ending == ".rows.csv") {
+      write_file(path, csv_of_rows(inspection));
+      shows = "a line for every query";
+    } else if (ending == ".heads.csv") {
+      write_file(path, csv_of_heads(inspection));
+      shows = "a line for every head";
+    } else if (ending == ".json") {
+      write_file(path, json_of(inspection));
+    } else if (ending == ".npz") {
+      write_file(path, npz_of(inspection));
+    } else {
+      const Place place = place_of(inspection);
+      const ShownAttention& attention = attention_of(inspection, place.attention);
+      const Measure& one = measure_of(attention, measure);
       const auto size = [](std::size_t count) { return static_cast<std::int64_t>(count); };
       const std::int64_t shape[] = {size(attention.layers.size()), size(attention.heads.size()),
                                     size(inspection.texts[attention.query_text].tokens.size()),
                                     size(inspection.texts[attention.key_text].tokens.size())};
-      return npy_of(one.values, shape);
+      write_file(path, npy_of(one.values, shape));
+      shows = join(one.name, " of ", attention.name, ", [layers ", shape[0], ", heads ", shape[1], ", queries ", shape[2], ", keys ", shape[3], "]");
     }
-    throw Error(ErrorKind::argument, "--measure", join("\"", measure, "\" was not measured"));
-  };
-
-  for (const std::string& name : names) {
-    const std::string path = numbered(name, subject), ending = ending_of(name);
-    if (ending == ".svg") write_file(path, svg());
-    if (ending == ".png") {
-      const PngImage image = png_of(svg(), scale);
-      if (!image.missing.empty())
-        std::cerr << "attend: " << path << ": no installed font has " << image.missing << "; install fonts for them (fonts-noto-cjk, say)\n";
-      write_file(path, image.bytes);
-    }
-    if (ending == ".html") write_file(path, html_of(inspection, options.language));
-    if (ending == ".csv") write_file(path, csv_of_cells(inspection));
-    if (ending == ".rows.csv") write_file(path, csv_of_rows(inspection));
-    if (ending == ".heads.csv") write_file(path, csv_of_heads(inspection));
-    if (ending == ".json") write_file(path, json_of(inspection));
-    if (ending == ".npz") write_file(path, npz_of(inspection));
-    if (ending == ".npy") write_file(path, npy());
+    told.push_back(join(path, "  ", shows));
   }
+  return told;
+}
+
+InspectionFiles::Picture InspectionFiles::draw(const Inspection& inspection, const PictureOptions& options) const {
+  if (inspection.attentions.empty()) return {outcomes_svg(inspection, options), "logits before and after the edits"};
+  const Place place = place_of(inspection);
+  const ShownAttention& attention = attention_of(inspection, place.attention);
+  const std::string shown = measure.empty() && !attention.measures.empty() ? attention.measures.front().name : measure;
+  const std::string kind = !picture.empty() ? picture : attention.layers.size() * attention.heads.size() > 1 ? "wall" : "matrix";
+  std::vector<int> few_heads = attention.heads;
+  if (few_heads.size() > 8) few_heads.resize(8);
+  const std::string layer = join(attention.name, ", layer ", place.layer),
+                    head = place.head == mean_of_all ? join(layer, ", mean of heads") : join(layer, ", head ", place.head);
+  const auto all_of = [](const auto& parts) {
+    std::vector<std::string> all;
+    for (const auto& one : parts) all.push_back(one.name);
+    return all;
+  };
+  if (kind == "wall")
+    return {wall_svg(inspection, place.attention, shown, attention.metrics.empty() ? "" : attention.metrics.front().name, options),
+            join("wall of ", attention.name, ": ", shown)};
+  if (kind == "lines") return {lines_svg(inspection, place.attention, place.layer, few_heads, shown, query, options), join("lines of ", layer, ": ", shown)};
+  if (kind == "text") return {text_svg(inspection, place, shown, query < 0 ? 0 : query, options), join("text of ", head, ": ", shown)};
+  if (kind == "measures") return {measures_svg(inspection, place, all_of(attention.measures), options), join("measures of ", head)};
+  if (kind == "bars") return {head_bars_svg(inspection, place.attention, all_of(attention.metrics), options), join("bars of ", attention.name)};
+  if (kind == "rows") {
+    if (attention.statistics.empty()) throw Error(ErrorKind::argument, "--picture rows", "there are no statistics of rows", "choose another picture");
+    const std::string& statistic = attention.statistics.front().name;
+    return {row_lines_svg(inspection, place.attention, place.layer, few_heads, statistic, options), join("rows of ", layer, ": ", statistic)};
+  }
+  return {heat_map_svg(inspection, place, shown, options), join("matrix of ", head, ": ", shown)};
 }
 
 std::string running_text(const ShownText& text) {

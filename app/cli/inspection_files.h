@@ -21,10 +21,18 @@ struct InspectionFiles {
   bool any() const { return !names.empty(); }
   // Whether a file shows values of edges; the others show what rows and heads tell.
   bool want_matrices() const;
-  // Error(argument): an ending that is not known, one name for several subjects, or a file that is nothing without matrices.
-  void check(std::size_t subjects, bool matrices = true) const;
-  // Writes every file; `{}` in a name stands for the subject's number, from 1.
-  void write(const Inspection& inspection, std::size_t subject) const;
+  // Error(argument): an ending that is not known, one name for several subjects, a file that is nothing without matrices, or
+  // without attention.
+  void check(std::size_t subjects, bool matrices = true, bool attention = true) const;
+  // Writes every file; `{}` in a name stands for the subject's number, from 1. A line for each: its name and what it shows.
+  std::vector<std::string> write(const Inspection& inspection, std::size_t subject) const;
+
+ private:
+  struct Picture {
+    std::string svg, shows;
+  };
+  Picture draw(const Inspection& inspection, const PictureOptions& options) const;
+  void check_holds_attention(const std::string& name, bool attention) const;
 };
 
 // "我喜欢学习中文。": a text as people read it.

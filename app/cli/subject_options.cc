@@ -1,5 +1,9 @@
 #include "subject_options.h"
 
+#include <algorithm>
+#include <iostream>
+#include <utility>
+
 #include "attend/error.h"
 #include "input_output.h"
 
@@ -44,6 +48,15 @@ std::vector<SubjectTexts> SubjectFlags::read(const ModelFolder& folder) const {
     all.front().target = target;
   }
   return all;
+}
+
+void warn_of_unknown(const Subject& subject) {
+  for (const auto& [name, pieces] : {std::pair("source", &subject.source), std::pair(subject.source.empty() ? "text" : "target", &subject.target)}) {
+    const auto unknown = std::count_if(pieces->begin(), pieces->end(), [](const Piece& piece) { return piece.role == TokenRole::unknown; });
+    if (unknown > 0)
+      std::cerr << "attend: " << name << ": " << unknown << " of " << counted(static_cast<std::int64_t>(pieces->size()), "token")
+                << " stand for text that the vocabulary does not have\n";
+  }
 }
 
 }  // namespace attend::cli

@@ -21,4 +21,7 @@ struct SubjectFlags {
   std::vector<SubjectTexts> read(const ModelFolder& folder) const;
 };
 
+// Says on standard error how many tokens of a text the model does not know: whatever it makes of them says little.
+void warn_of_unknown(const Subject& subject);
+
 }  // namespace attend::cli

@@ -86,6 +86,9 @@ struct LinkOptions {
   bool special_may_win = false;
 };
 
+// Error(argument) for a threshold that no weight can be compared with.
+void check(const LinkOptions& options);
+
 // weights [target groups, source groups] of merge(). Groups without words are linked to nothing; a group of several
 // words links each of them. Error(shape) if the weights do not fit.
 Alignment links_of(std::span<const float> weights, std::span<const TokenGroup> target,

@@ -80,8 +80,28 @@ struct ParallelCorpus {
   std::int64_t skipped_empty = 0;                 // pairs left out because a side was empty
 };
 
-// Line n of one file belongs to line n of the other. Error(text): unequal line counts (both are named, and the first
-// line without partner), a pair with an empty side, no pairs at all.
+// Pairs one after the other: line n of one file belongs to line n of the other. Memory for one pair.
+// Error(text): unequal line counts (both are named, and the first line without partner), a pair with an empty side, no
+// pairs at all (from next() at the end). Error(argument): both sides are the standard input.
+class PairReader {
+ public:
+  PairReader(const std::filesystem::path& source, const std::filesystem::path& target, ReadOptions options = {});
+  ~PairReader();
+  PairReader(PairReader&&) noexcept;
+  PairReader& operator=(PairReader&&) noexcept;
+
+  bool next(std::string& source, std::string& target);  // false at the end
+  std::int64_t number() const;                          // of the lines that next() gave last; the first is 1
+  std::int64_t skipped_empty() const;
+  const ReadReport& source_report() const;
+  const ReadReport& target_report() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// All pairs. Errors as PairReader.
 ParallelCorpus read_parallel(const std::filesystem::path& source, const std::filesystem::path& target,
                              const ReadOptions& options = {});
 

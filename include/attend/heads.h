@@ -109,6 +109,9 @@ HeadItem item_of(const Translator& translator, std::string_view source, std::str
                  const PairItemOptions& options = {});
 // A line as a generator reads it; first token in front where its lines begin with one.
 HeadItem item_of(const TextGenerator& generator, std::string_view line);
+// A line as a single stack of the folder reads it, an encoder alone or a decoder alone. Error(text, config) as
+// read_subject() of subject.h.
+HeadItem item_of(const ModelFolder& folder, std::string_view line);
 
 // Random tokens that repeat, which only an induction head can foresee (Olsson et al. 2022, section 4.1): the first
 // token, then `period` distinct random tokens again and again. For scores that no corpus has a say in. With an encoder,
@@ -167,9 +170,9 @@ struct HeadReport {
 // tokenizers of other sizes; names the item, counted from 1. Error(cancelled).
 HeadReport find_heads(const Model& model, const HeadItems& items, const HeadOptions& options = {});
 
-// Copying through the OV circuit, from the weights alone. The norm that the head reads and the one that the logits read
-// are folded in as far as they are linear: gains and the subtraction of the mean (LayerNorm), not the division by the
-// length nor biases; logits are taken relative to their mean over the vocabulary, which softmax does not see.
+// Copying through the OV circuit, from the weights alone. The norms on the straight way from the embedding to the head and
+// from the head to the logits are folded in as far as they are linear: gains and the subtraction of the mean (LayerNorm),
+// not the division by the length nor biases; logits are taken relative to their mean over the vocabulary, which softmax does not see.
 // Eigenvalues are those of the [head_dim, head_dim] matrix W_V W_E W_U W_O, which are all of W_U W_O W_V W_E that are
 // not 0 (Elhage et al. 2021, "path expansion"); no matrix of vocabulary x vocabulary exists. NaN for heads from whose
 // source or to whose logits there is no vocabulary, or not the same: encoders below a decoder, features,
@@ -212,6 +215,12 @@ std::vector<RankedHead> heads_like(const HeadReport& report, const HeadPlace& he
 // b - a, behaviour by behaviour; NaN where either has none. A head and itself: 0 everywhere.
 HeadScores difference(const HeadScores& a, const HeadScores& b);
 struct ReportDifference {
+  // Of which model and corpus the scores are, by fingerprints as in the reports.
+  struct Run {
+    std::string model, corpus;
+    std::int64_t items = 0, source_tokens = 0, target_tokens = 0;
+  };
+  Run before, after;
   std::vector<HeadScores> heads;     // after - before
   // Likeness::weights of each head with itself before, where both runs read the same corpus and have sketches; else
   // empty.
@@ -219,6 +228,8 @@ struct ReportDifference {
 };
 // Two prompts, corpora or checkpoints of models with the same heads; Error(argument) otherwise.
 ReportDifference difference(const HeadReport& before, const HeadReport& after);
+// The heads whose score changed most, up or down, first; NaN left out. `most` 0: all.
+std::vector<RankedHead> rank_changes(const ReportDifference& changes, Behaviour behaviour, std::int64_t most = 0);
 
 // The heads to read word alignments from: the `most` cross heads with the smallest alignment error, or, where the
 // corpus had no reference, with the best agreement of the two directions, or, without mirrors, with the largest
@@ -235,5 +246,9 @@ std::string to_json(const HeadReport& report);
 // Error(format) that begins with `where` and names the key.
 HeadReport report_from_json(const std::string& text, const std::string& where);
 std::string to_csv(const HeadReport& report);  // head,stack,part,layer,number and a column a behaviour; empty for NaN
+// {"format": "attend head differences", "version": 1, "before": {"model", "corpus", "items", ...}, "after": {...},
+// "heads": [...]}: heads as above, with after - before. No report: report_from_json() refuses it.
+std::string to_json(const ReportDifference& changes);
+std::string to_csv(const ReportDifference& changes);  // as of a report, columns called "previous_token_change", ...
 
 }  // namespace attend

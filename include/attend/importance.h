@@ -116,7 +116,8 @@ struct EdgeReport {
   std::vector<HeadEdges> heads;     // as asked; empty with `top`
   std::vector<MeasuredEdge> edges;  // with `top`: largest first, equals in the order of edges
 
-  // Those of the matrices with a weight above 0, largest first.
+  // Those of the matrices with a weight above 0, largest first. Error(argument) where `by` or the weights, which tell what
+  // the mask hides, were not computed.
   std::vector<MeasuredEdge> largest(EdgeMeasure by, std::int64_t count) const;
 };
 
@@ -158,5 +159,7 @@ struct RankAgreement {
 };
 // Every pair of measures that all given edges have, by absolute value.
 std::vector<RankAgreement> rank_agreement(std::span<const MeasuredEdge> edges, std::int64_t top = 10);
+// The same over every edge of the report's matrices that has a weight above 0; those of all heads, or none, have a measure.
+std::vector<RankAgreement> rank_agreement(const EdgeReport& report, std::int64_t top = 10);
 
 }  // namespace attend

@@ -31,7 +31,9 @@ struct InspectOptions {
   std::int64_t exact = 0;          // so many edges with the largest first-order effects are cut and measured, too
   bool statistics = true;          // rows: entropy, mean distance, weight on first, self and previous token
   double least_share = 0;          // above 0: readings, of at least this share
-  std::int64_t most_bytes = std::int64_t{1} << 30;  // for matrices
+  // For the matrices between tokens, each of which stays until those between groups are made of it; ranks of all edges take
+  // at most 3 times as much beside.
+  std::int64_t most_bytes = std::int64_t{1} << 30;
 };
 
 // A group of keys and the weight a group of queries gives it, mean over the layers and heads chosen.
@@ -56,7 +58,8 @@ struct InspectReport {
 };
 
 // `model` is the name for captions. Weights are merged by sum over the keys and mean over the queries of a group, what is
-// written likewise, effects by sums (see words.h). Error(argument) for attentions, layers and heads that the model does
+// written likewise, effects by sums (see words.h); a pair of groups has an exact effect where every edge between them was
+// cut, as has a mean over heads where every head has one. Error(argument) for attentions, layers and heads that the model does
 // not have (with those it has), and where the matrices would need more than most_bytes (with the estimate).
 InspectReport inspect(const ModelFolder& folder, const std::string& model, const Subject& subject,
                       const InspectOptions& options = {});

@@ -210,15 +210,20 @@ LinkRule link_rule_named(std::string_view name) {
               "use largest or threshold");
 }
 
+void check(const LinkOptions& options) {
+  if (options.rule == LinkRule::threshold && !(options.threshold > 0 && options.threshold <= 1))
+    throw Error(ErrorKind::argument, "links_of", join("a threshold of ", options.threshold, " is not possible"),
+                "use one above 0 and at most 1");
+}
+
 Alignment links_of(std::span<const float> weights, std::span<const TokenGroup> target,
                    std::span<const TokenGroup> source, const LinkOptions& options) {
   if (weights.size() != target.size() * source.size())
     throw Error(
         ErrorKind::shape, "links_of",
-        join(weights.size(), " weights for ", target.size(), " target groups and ", source.size(), " source groups"));
-  if (options.rule == LinkRule::threshold && !(options.threshold > 0 && options.threshold <= 1))
-    throw Error(ErrorKind::argument, "links_of", join("a threshold of ", options.threshold, " is not possible"),
-                "use 0 to 1");
+        join(weights.size(), " weights for ", target.size(), " target groups and ", source.size(), " source groups"),
+        "give the weights that merge() makes of these groups");
+  check(options);
   std::set<Link> links;
   const auto is_word = [](const TokenGroup& one) { return one.end_word > one.first_word; };
   const auto link = [&](const TokenGroup& from, const TokenGroup& to) {

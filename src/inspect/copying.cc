@@ -7,6 +7,7 @@
 #include "attend/heads.h"
 #include "attend/tape.h"
 #include "core/threads.h"
+#include "inspect/parameters.h"
 #include "kernel/matrix/packed_matrix.h"
 
 namespace attend {
@@ -15,12 +16,6 @@ namespace {
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::int64_t block_rows = 512;  // of a vocabulary at once
 
-const Parameter* find(const Model& model, const std::string& name) {
-  for (const Parameter& parameter : model.parameters())
-    if (parameter.name == name) return &parameter;
-  return nullptr;
-}
-
 // A norm as far as it is linear: x -> gain * (x - mean), for LayerNorm; RMSNorm subtracts nothing. No gain: no norm.
 struct LinearNorm {
   const Parameter* gain = nullptr;
@@ -28,7 +23,7 @@ struct LinearNorm {
 };
 
 LinearNorm norm_named(const Model& model, const std::string& name) {
-  const Parameter* gain = find(model, name + ".gain");
+  const Parameter* gain = find_parameter(model, name + ".gain");
   return {gain, gain && model.config().norm == NormKind::layer};
 }
 
@@ -73,7 +68,7 @@ class Vocabulary {
  public:
   Vocabulary(const Model& model, const CopyingOptions& options) : model_(model), config_(model.config()) {
     const Parameter* table =
-        find(model, config_.tied_logits ? embedding_name(config_.decoder ? "decoder" : "encoder") : "logits.weight");
+        find_parameter(model, config_.tied_logits ? embedding_name(config_.decoder ? "decoder" : "encoder") : "logits.weight");
     if (!table || config_.output_vocabulary() == 0) return;
     unembedding_ = table->value;
     std::vector<std::int32_t> ids = options.only;
@@ -104,7 +99,7 @@ class Vocabulary {
   const Reading& reading(StackKind stack) {
     Reading& made = readings_[stack == StackKind::encoder || config_.shared_embeddings ? 0 : 1];
     if (made.embedding.defined()) return made;
-    made.embedding = find(model_, embedding_name(stack == StackKind::encoder ? "encoder" : "decoder"))->value;
+    made.embedding = find_parameter(model_, embedding_name(stack == StackKind::encoder ? "encoder" : "decoder"))->value;
     made.tried = embed(made.embedding, tried_);
     const std::int64_t width = made.embedding.width();
     std::vector<double> sums(static_cast<std::size_t>(width * width));
@@ -205,8 +200,16 @@ std::vector<Copying> copying_through_values(const Model& model, const CopyingOpt
   const std::int64_t dim = config.head_width(), query_rows = config.heads * dim,
                      key_rows = config.key_head_count() * dim;
   Vocabulary vocabulary(model, options);
-  const auto last_norm = [&](const std::string& stack, std::int64_t layers) {
-    return norm_named(model, pre ? stack + ".norm" : join(stack, '.', layers - 1, ".feed_forward.norm"));
+  // The norms on the straight way through a stack's residual stream, in order: all of the stack.
+  const auto norms_of = [&](StackKind kind) {
+    std::vector<std::string> names;
+    const std::string stack = name_of(kind);
+    names.push_back(stack + ".embedding_norm");
+    if (!pre)
+      for (std::int64_t layer = 0; layer < (kind == StackKind::encoder ? config.encoder : config.decoder)->layers; ++layer)
+        for (const char* part : {"self", "cross", "feed_forward"}) names.push_back(join(stack, '.', layer, '.', part, ".norm"));
+    names.push_back(stack + ".norm");
+    return names;
   };
   const bool shared = config.encoder && config.decoder && config.encoder->vocabulary == config.decoder->vocabulary &&
                       (config.shared_embeddings || options.shared_vocabulary);
@@ -221,20 +224,18 @@ std::vector<Copying> copying_through_values(const Model& model, const CopyingOpt
     if (vocabulary.defined() && reads_tokens && (cross ? shared : !(encoder && config.decoder))) {
       const std::string stack = encoder ? "encoder" : "decoder",
                         name = join(stack, '.', head.layer, cross ? ".cross" : ".self");
-      const Tensor& inputs = find(model, name + (cross ? ".key_value.weight" : ".query_key_value.weight"))->value;
+      const Tensor& inputs = find_parameter(model, name + (cross ? ".key_value.weight" : ".query_key_value.weight"))->value;
       const std::int64_t key_head = head.head / (config.heads / config.key_head_count());
       Tensor values = inputs.row_range((cross ? key_rows : query_rows + key_rows) + key_head * dim, dim).clone();
-      // The norm whose output the head reads. A norm after each sublayer leaves the first block the embedding's.
-      if (cross) {
-        fold_before(values, last_norm("encoder", config.encoder->layers));
-      } else if (pre) {
-        fold_before(values, norm_named(model, name + ".norm"));
-      } else {
-        fold_before(values, norm_named(model, head.layer > 0 ? join(stack, '.', head.layer - 1, ".feed_forward.norm")
-                                                             : stack + ".embedding_norm"));
-      }
-      Tensor output = find(model, name + ".output.weight")->value.columns(head.head * dim, dim).clone();
-      fold_after(output, last_norm(stack, encoder ? config.encoder->layers : config.decoder->layers));
+      // Where the sublayer's own norm stands: before what the head reads, or after what it writes.
+      const std::string own = name + ".norm";
+      const std::vector<std::string> through = norms_of(head.stack);
+      const auto at = pre ? through.begin() + 1 : std::find(through.begin(), through.end(), own);
+      std::vector<std::string> in = cross ? norms_of(StackKind::encoder) : std::vector<std::string>(through.begin(), at);
+      if (pre && !cross) in.push_back(own);
+      for (auto norm = in.rbegin(); norm != in.rend(); ++norm) fold_before(values, norm_named(model, *norm));
+      Tensor output = find_parameter(model, name + ".output.weight")->value.columns(head.head * dim, dim).clone();
+      for (auto norm = at; norm != through.end(); ++norm) fold_after(output, norm_named(model, *norm));
       const Reading& reading = vocabulary.reading(cross ? StackKind::encoder : head.stack);
       one.eigenvalues = eigenvalue_score(values, reading.through, output);
       one.share = raised_share(values, output, reading, vocabulary, options.among);

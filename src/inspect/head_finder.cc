@@ -202,18 +202,20 @@ class LinkMaker {
     while (group_ < words.target.size() && words.target[group_].end <= t) ++group_;
     if (group_ == words.target.size()) return;
     const TokenGroup& target = words.target[group_];
-    if (t == target.begin) row_.assign(words.source.size(), 0.0f);
+    // Summed as merge() does, so that ties fall as in align_words().
+    if (t == target.begin) sums_.assign(words.source.size(), 0.0);
     for (std::size_t s = 0; s < words.source.size(); ++s)
-      for (std::int64_t key = words.source[s].begin; key < words.source[s].end; ++key)
-        row_[s] += weights[key] / static_cast<float>(target.size());
+      for (std::int64_t key = words.source[s].begin; key < words.source[s].end; ++key) sums_[s] += static_cast<double>(weights[key]);
     if (t + 1 < target.end) return;
-    const Alignment found = links_of(row_, std::span(words.target).subspan(group_, 1), words.source, options);
+    std::vector<float> row;
+    for (const double sum : sums_) row.push_back(static_cast<float>(sum / static_cast<double>(target.size())));
+    const Alignment found = links_of(row, std::span(words.target).subspan(group_, 1), words.source, options);
     links.insert(links.end(), found.begin(), found.end());
   }
 
  private:
   std::size_t group_ = 0;
-  std::vector<float> row_;
+  std::vector<double> sums_;
 };
 
 void finish_links(const ItemWords& words, HeadSums& sums) {
@@ -508,6 +510,7 @@ HeadReport find_heads(const Model& model, const HeadItems& items, const HeadOpti
                 join("batches of ", options.batch_size, " items, blocks of ", options.block_floats, " weights, ",
                      options.copying_tokens, " tokens for copying"),
                 "use 1 or more, 0 or more for tokens");
+  check(options.link);
   const bool shared = config.shared_embeddings || (options.source && options.target &&
                                                    options.source->fingerprint() == options.target->fingerprint());
   const auto check_cancelled = [&] {

@@ -3,6 +3,7 @@
 
 #include "attend/error.h"
 #include "attend/heads.h"
+#include "attend/subject.h"
 #include "core/random.h"
 
 namespace attend {
@@ -54,7 +55,8 @@ HeadItem item_of(const Translator& translator, std::string_view source, std::str
   const std::string to = translator.direction(source, {}, options.to).second;
   item.source = encode_source(translator.task(), translator.source(), source, to);
   std::vector<std::int32_t> written = translator.target().encode(target);
-  if (written.empty() || item.source.empty())
+  // The ids of the source hold its tag and end even where it has no text.
+  if (written.empty() || translator.source().encode(source).empty())
     throw Error(ErrorKind::text, "item", join("the ", written.empty() ? "target" : "source", " is empty"),
                 "leave the pair out");
   const std::int32_t eos = translator.target().specials().eos;
@@ -87,6 +89,13 @@ HeadItem item_of(const TextGenerator& generator, std::string_view line) {
   if (item.target.empty()) throw Error(ErrorKind::text, "item", "the line is empty", "leave it out");
   check_length(item.target.size(), generator.model(), "line");
   return item;
+}
+
+HeadItem item_of(const ModelFolder& folder, std::string_view line) {
+  SubjectTexts texts;
+  texts.text = std::string(line);
+  ModelInput input = read_subject(folder, std::move(texts)).input;
+  return {std::move(input.source), std::move(input.ids), nullptr};
 }
 
 std::vector<HeadItem> repeated_items(const Model& model, const RepeatedOptions& options) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "attend/error.h"
 #include "core/names.h"
@@ -14,6 +15,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr const char* format_name = "attend heads";
+constexpr const char* differences_format_name = "attend head differences";
 constexpr int format_version = 1;
 
 struct Described {
@@ -46,9 +48,6 @@ constexpr std::array<Described, behaviour_count> behaviours{{
     {"copying", "share of tokens that are among the 5 the head raises most when it reads them"},
     {"copying_eigenvalues", "sum of eigenvalues of the OV circuit over the sum of their sizes"},
 }};
-
-const char* name_of_stack(StackKind stack) { return stack == StackKind::encoder ? "encoder" : "decoder"; }
-const char* name_of_part(Part part) { return part == Part::cross ? "cross" : "self"; }
 
 bool read_small_number(std::string_view text, int& number) {
   if (text.empty() || text.size() > 6 || (text.size() > 1 && text[0] == '0')) return false;
@@ -123,7 +122,7 @@ bool smaller_is_more(Behaviour behaviour) {
 HeadItems items_from(std::vector<HeadItem> items) {
   return [items = std::move(items), next = std::size_t{0}](HeadItem& item) mutable {
     if (next == items.size()) return false;
-    item = items[next++];
+    item = std::move(items[next++]);
     return true;
   };
 }
@@ -203,6 +202,11 @@ ReportDifference difference(const HeadReport& before, const HeadReport& after) {
   if (before.heads.size() != after.heads.size())
     refuse(join("one report has ", before.heads.size(), " heads and the other ", after.heads.size()));
   ReportDifference result;
+  const auto run_of = [](const HeadReport& report) {
+    return ReportDifference::Run{report.model, report.corpus, report.items, report.source_tokens, report.target_tokens};
+  };
+  result.before = run_of(before);
+  result.after = run_of(after);
   const bool sketched = before.corpus == after.corpus && before.sketches.size() == before.heads.size() &&
                         after.sketches.size() == after.heads.size();
   for (std::size_t i = 0; i < before.heads.size(); ++i) {
@@ -213,6 +217,16 @@ ReportDifference difference(const HeadReport& before, const HeadReport& after) {
     if (sketched) result.likeness.push_back(sketch_affinity(before.sketches[i], after.sketches[i]));
   }
   return result;
+}
+
+std::vector<RankedHead> rank_changes(const ReportDifference& changes, Behaviour behaviour, std::int64_t most) {
+  std::vector<RankedHead> ranked;
+  for (const HeadScores& one : changes.heads) ranked.push_back({one.head, one[behaviour]});
+  std::erase_if(ranked, [](const RankedHead& one) { return std::isnan(one.value); });
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const RankedHead& a, const RankedHead& b) { return std::abs(a.value) > std::abs(b.value); });
+  if (most > 0 && static_cast<std::size_t>(most) < ranked.size()) ranked.resize(static_cast<std::size_t>(most));
+  return ranked;
 }
 
 AlignmentOptions best_alignment_heads(const HeadReport& report, std::int64_t most) {
@@ -236,6 +250,38 @@ AlignmentOptions best_alignment_heads(const HeadReport& report, std::int64_t mos
 
 // ---- Files ----------------------------------------------------------------------------------------------------------
 
+namespace {
+
+Json heads_json(const std::vector<HeadScores>& heads) {
+  Json list = Json::array();
+  for (const HeadScores& one : heads) {
+    Json head;
+    head["head"] = name_of(one.head);
+    for (std::size_t i = 0; i < behaviour_count; ++i)
+      head[behaviours[i].name] = std::isfinite(one.values[i]) ? Json(one.values[i]) : Json(nullptr);
+    list.push_back(std::move(head));
+  }
+  return list;
+}
+
+std::string heads_csv(const std::vector<HeadScores>& heads, const char* after_name) {
+  std::string csv = "head,stack,part,layer,number";
+  for (const Described& one : behaviours) csv += join(',', one.name, after_name);
+  csv += '\n';
+  for (const HeadScores& one : heads) {
+    csv += join(name_of(one.head), ',', name_of(one.head.stack), ',', name_of(one.head.part), ',', one.head.layer, ',',
+                one.head.head);
+    for (const double value : one.values) {
+      csv += ',';
+      if (std::isfinite(value)) csv += Json(value).dump();
+    }
+    csv += '\n';
+  }
+  return csv;
+}
+
+}  // namespace
+
 std::string to_json(const HeadReport& report) {
   Json json;
   json["format"] = format_name;
@@ -245,14 +291,20 @@ std::string to_json(const HeadReport& report) {
   json["items"] = report.items;
   json["source_tokens"] = report.source_tokens;
   json["target_tokens"] = report.target_tokens;
-  json["heads"] = Json::array();
-  for (const HeadScores& one : report.heads) {
-    Json head;
-    head["head"] = name_of(one.head);
-    for (std::size_t i = 0; i < behaviour_count; ++i)
-      head[behaviours[i].name] = std::isfinite(one.values[i]) ? Json(one.values[i]) : Json(nullptr);
-    json["heads"].push_back(std::move(head));
-  }
+  json["heads"] = heads_json(report.heads);
+  return json.dump(1) + "\n";
+}
+
+std::string to_json(const ReportDifference& changes) {
+  const auto run_json = [](const ReportDifference::Run& run) {
+    return Json{{"model", run.model}, {"corpus", run.corpus}, {"items", run.items}, {"source_tokens", run.source_tokens}, {"target_tokens", run.target_tokens}};
+  };
+  Json json;
+  json["format"] = differences_format_name;
+  json["version"] = format_version;
+  json["before"] = run_json(changes.before);
+  json["after"] = run_json(changes.after);
+  json["heads"] = heads_json(changes.heads);
   return json.dump(1) + "\n";
 }
 
@@ -287,6 +339,8 @@ HeadReport report_from_json(const std::string& text, const std::string& where) {
       refuse(join("\"", key, "\" is not a count"));
     return value.get<std::int64_t>();
   };
+  if (string(json, "format") == differences_format_name)
+    throw Error(ErrorKind::format, where, "holds the differences of two reports", "give one of the reports they were made from");
   if (string(json, "format") != format_name) refuse(join("\"format\" is not \"", format_name, "\""));
   if (count("version") != format_version)
     throw Error(ErrorKind::format, where,
@@ -300,6 +354,7 @@ HeadReport report_from_json(const std::string& text, const std::string& where) {
   report.target_tokens = count("target_tokens");
   const Json& heads = at(json, "heads");
   if (!heads.is_array()) refuse("\"heads\" is not a list");
+  std::set<std::string> seen;
   for (const Json& entry : heads) {
     const std::string place = join("entry ", report.heads.size() + 1, " of \"heads\"");
     if (!entry.is_object()) refuse(place + " is not an object");
@@ -308,8 +363,7 @@ HeadReport report_from_json(const std::string& text, const std::string& where) {
     const std::optional<HeadPlace> head = head_from_name(name);
     if (!head) refuse(join(place, ": \"", replace_invalid_utf8(name.substr(0, 100)), "\" names no head"));
     one.head = *head;
-    for (const HeadScores& earlier : report.heads)
-      if (earlier.head == one.head) refuse(join(place, ": ", name, " is there twice"));
+    if (!seen.insert(name).second) refuse(join(place, ": ", name, " is there twice"));
     for (std::size_t i = 0; i < behaviour_count; ++i) {
       const Json& value = at(entry, behaviours[i].name);
       if (!value.is_null() && !value.is_number())
@@ -327,20 +381,7 @@ HeadReport report_from_json(const std::string& text, const std::string& where) {
   return report;
 }
 
-std::string to_csv(const HeadReport& report) {
-  std::string csv = "head,stack,part,layer,number";
-  for (const Described& one : behaviours) csv += join(',', one.name);
-  csv += '\n';
-  for (const HeadScores& one : report.heads) {
-    csv += join(name_of(one.head), ',', name_of_stack(one.head.stack), ',', name_of_part(one.head.part), ',',
-                one.head.layer, ',', one.head.head);
-    for (const double value : one.values) {
-      csv += ',';
-      if (std::isfinite(value)) csv += Json(value).dump();
-    }
-    csv += '\n';
-  }
-  return csv;
-}
+std::string to_csv(const HeadReport& report) { return heads_csv(report.heads, ""); }
+std::string to_csv(const ReportDifference& changes) { return heads_csv(changes.heads, "_change"); }
 
 }  // namespace attend

@@ -169,21 +169,15 @@ void hide_groups(const TransformerConfig& config, const StackConfig& stack, cons
     for (const TokenGroup& key : groups) masked.push_back(visible(query, key) ? 0 : 1);
 }
 
-// values [layers, heads, cells] -> [layers, cells]; what was not measured (NaN) takes no part.
+// values [layers, heads, cells] -> [layers, cells]; a cell that was not measured (NaN) in some head has no mean.
 void mean_over_heads(std::vector<float>& values, std::size_t layers, std::size_t heads) {
   const std::size_t cells = values.size() / (layers * heads);
   std::vector<float> means(layers * cells);
   for (std::size_t layer = 0; layer < layers; ++layer)
     for (std::size_t cell = 0; cell < cells; ++cell) {
       double sum = 0;
-      std::size_t known = 0;
-      for (std::size_t head = 0; head < heads; ++head) {
-        const float value = values[(layer * heads + head) * cells + cell];
-        if (std::isnan(value)) continue;
-        sum += static_cast<double>(value);
-        ++known;
-      }
-      means[layer * cells + cell] = known ? static_cast<float>(sum / static_cast<double>(known)) : std::numeric_limits<float>::quiet_NaN();
+      for (std::size_t head = 0; head < heads; ++head) sum += static_cast<double>(values[(layer * heads + head) * cells + cell]);
+      means[layer * cells + cell] = static_cast<float>(sum / static_cast<double>(heads));
     }
   values = std::move(means);
 }
@@ -196,6 +190,40 @@ void take_means(ShownAttention& attention, std::initializer_list<Measure*> measu
   for (RowStatistic& row : rows) mean_over_heads(row.values, layers, heads);
   for (HeadMetric& metric : metrics) mean_over_heads(metric.values, layers, heads);
   attention.heads = {mean_of_all};
+}
+
+// [heads of the part in their order, query groups, key groups]. Exact effects are known of some edges only: a pair of
+// groups has one, the sum over its edges, where every edge between them that the mask lets see was cut; else NaN.
+std::vector<float> exact_of_groups(const EdgeReport& effects, const std::vector<MeasuredEdge>& measured, const AttentionPart& part,
+                                   const Side& queries, const Side& keys) {
+  const auto groups_of = [](const Side& side) {
+    std::vector<std::size_t> of_token;
+    for (std::size_t group = 0; group < side.groups.size(); ++group)
+      of_token.insert(of_token.end(), static_cast<std::size_t>(side.groups[group].size()), group);
+    return of_token;
+  };
+  const std::vector<std::size_t> query_group = groups_of(queries), key_group = groups_of(keys);
+  const std::size_t cells = queries.groups.size() * keys.groups.size();
+  std::vector<float> values;
+  for (const HeadEdges& head : effects.heads) {
+    if (head.head.stack != part.stack || head.head.part != part.part) continue;
+    std::vector<double> sums(cells);
+    std::vector<std::int64_t> seen(cells), cut(cells);
+    const auto cell = [&](std::int64_t query, std::int64_t key) {
+      return query_group[static_cast<std::size_t>(query)] * keys.groups.size() + key_group[static_cast<std::size_t>(key)];
+    };
+    for (std::int64_t query = 0; query < head.weight.rows(); ++query)
+      for (std::int64_t key = 0; key < head.weight.width(); ++key) seen[cell(query, key)] += head.weight.at(query, key) != 0;
+    for (const MeasuredEdge& edge : measured) {
+      if (edge.edge.head != head.head) continue;
+      const std::size_t at = cell(edge.edge.query, edge.edge.key);
+      sums[at] += edge.exact;
+      ++cut[at];
+    }
+    for (std::size_t at = 0; at < cells; ++at)
+      values.push_back(cut[at] > 0 && cut[at] == seen[at] ? static_cast<float>(sums[at]) : std::numeric_limits<float>::quiet_NaN());
+  }
+  return values;
 }
 
 std::string unit_of(const Target& target) { return target.kind == Target::Kind::log_probability ? "nats" : "logit"; }
@@ -282,7 +310,7 @@ InspectReport inspect(const ModelFolder& folder, const std::string& model, const
   }
 
   if (options.target) {
-    const std::int64_t listed = options.exact > 0 ? options.exact : std::numeric_limits<std::int64_t>::max();
+    const std::int64_t listed = options.exact > 0 ? options.exact : most_listed_edges;
     report.edges = options.matrices ? effects.largest(EdgeMeasure::first_order, listed) : std::move(effects.edges);
     if (static_cast<std::int64_t>(report.edges.size()) > listed) report.edges.resize(static_cast<std::size_t>(listed));
     if (options.exact > 0) {
@@ -290,9 +318,7 @@ InspectReport inspect(const ModelFolder& folder, const std::string& model, const
       std::stable_sort(report.edges.begin(), report.edges.end(),
                        [](const MeasuredEdge& a, const MeasuredEdge& b) { return std::abs(a.exact) > std::abs(b.exact); });
     }
-    report.agreement = rank_agreement(report.edges);
-    if (options.exact == 0 && static_cast<std::int64_t>(report.edges.size()) > most_listed_edges)
-      report.edges.resize(static_cast<std::size_t>(most_listed_edges));
+    report.agreement = options.matrices && options.exact == 0 ? rank_agreement(effects) : rank_agreement(report.edges);
   }
 
   for (const AttentionPart& part : parts) {
@@ -323,30 +349,13 @@ InspectReport inspect(const ModelFolder& folder, const std::string& model, const
         }
       }
     }
+    if (options.matrices && options.exact > 0 && options.target) exact.values = exact_of_groups(effects, report.edges, part, queries, keys);
     for (HeadEdges& head : effects.heads) {
       if (head.head.stack != part.stack || head.head.part != part.part) continue;
       append_merged(head.weight, queries, keys, Merge::weights, weight.values);
       if (options.write) append_merged(head.write, queries, keys, Merge::weights, write.values);
       if (options.target) append_merged(head.first_order, queries, keys, Merge::effects, first_order.values);
       head = {head.head, {}, {}, {}};  // merged: not held twice
-    }
-    if (options.matrices && options.exact > 0 && options.target) {
-      // Exact effects are known of some edges only; a pair of groups has the sum of those that are.
-      const auto group_of = [](const std::vector<TokenGroup>& groups, std::int64_t token) {
-        const auto at = std::upper_bound(groups.begin(), groups.end(), token, [](std::int64_t t, const TokenGroup& g) { return t < g.end; });
-        return static_cast<std::size_t>(at - groups.begin());
-      };
-      const std::size_t cells = queries.groups.size() * keys.groups.size();
-      exact.values.assign(attention.layers.size() * heads.size() * cells, std::numeric_limits<float>::quiet_NaN());
-      for (const MeasuredEdge& edge : report.edges) {
-        const HeadPlace& place = edge.edge.head;
-        if (place.stack != part.stack || place.part != part.part) continue;
-        const auto layer = std::lower_bound(attention.layers.begin(), attention.layers.end(), place.layer) - attention.layers.begin();
-        const auto head = std::lower_bound(heads.begin(), heads.end(), place.head) - heads.begin();
-        float& cell = exact.values[(static_cast<std::size_t>(layer) * heads.size() + static_cast<std::size_t>(head)) * cells +
-                                   group_of(queries.groups, edge.edge.query) * keys.groups.size() + group_of(keys.groups, edge.edge.key)];
-        cell = (std::isnan(cell) ? 0.0f : cell) + static_cast<float>(edge.exact);
-      }
     }
     if (options.least_share > 0)
       report.readings.push_back(readings_of(run, part, attention.layers, heads, queries, keys, options.least_share));

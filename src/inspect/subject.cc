@@ -61,7 +61,8 @@ Subject read_pair(const ModelFolder& folder, SubjectTexts texts, const SubjectOp
     if (error.kind() != ErrorKind::text) throw;
     throw Error(ErrorKind::text, "source", error.what_happened(), error.advice());
   }
-  if (subject.input.source.empty()) throw Error(ErrorKind::text, "source", "is empty", "give at least one character");
+  // Tag and end are ids, too.
+  if (source.encode(*texts.source).empty()) throw Error(ErrorKind::text, "source", "is empty", "give at least one character");
   check_length(subject.input.source.size(), folder.model.config(), "source");
   subject.source = pieces_of(source, subject.input.source, *texts.source);
 
@@ -106,16 +107,14 @@ Subject read_single(const ModelFolder& folder, SubjectTexts texts) {
   if (!decoder && folder.task.source_end && specials.eos >= 0) ids.push_back(specials.eos);
   if (ids.empty())
     throw Error(ErrorKind::text, "text", "is empty, but the model goes on from running text", "give at least one character");
-  std::vector<std::int32_t> rows = ids;
-  if (!decoder && config.encoder->class_token) rows.insert(rows.begin(), -1);
-  check_length(rows.size(), config, "text");
+  check_length(ids.size(), config, "text");
   if (decoder) {
     subject.next.assign(ids.begin() + 1, ids.end());
     subject.next.push_back(-1);
-    subject.target = pieces_of(tokenizer, rows);
+    subject.target = pieces_of(tokenizer, ids);
   } else {
-    subject.next = rows;
-    subject.source = pieces_of(tokenizer, rows);
+    subject.next = ids;
+    subject.source = pieces_of(tokenizer, ids);
   }
   subject.texts = std::move(texts);
   return subject;

@@ -74,6 +74,7 @@ std::int64_t words_of(const std::vector<TokenGroup>& groups) { return groups.emp
 
 std::vector<AlignedPair> align_words(const Translator& translator, std::span<const WordPair> pairs,
                                      const WordAlignOptions& options, const Translator* backward) {
+  check(options.link);
   const bool two_ways = options.symmetrisation != Symmetrisation::forward;
   const Translator& other = backward ? *backward : translator;
   if (two_ways && !backward && translator.task().target_tags.size() < 2)

@@ -45,7 +45,7 @@ struct Characters {
   std::vector<One> all;
   std::vector<std::size_t> piece_begins;  // offset of every piece in bytes
 
-  Characters(std::span<const Piece> pieces) {
+  explicit Characters(std::span<const Piece> pieces) {
     for (const Piece& piece : pieces) {
       piece_begins.push_back(bytes.size());
       bytes += piece.bytes;
@@ -59,7 +59,7 @@ struct Characters {
     }
   }
 
-  // For every piece but the first: the character that begins with it, or -1 if it begins inside of one.
+  // For every piece: the character that begins with it, or -1 if it begins inside of one.
   std::vector<std::ptrdiff_t> characters_at_pieces() const {
     std::vector<std::ptrdiff_t> result;
     std::size_t next = 0;

@@ -44,6 +44,9 @@ void check_stack(const std::string& name, const StackConfig& stack, bool decoder
   if (!stack.vocabulary && !stack.input_width)
     refuse(name + ".vocabulary", 0,
            decoder ? "the number of tokens" : join("the number of tokens, unless ", name, ".input_width is the width of features"));
+  if (stack.class_token && stack.vocabulary && !decoder)
+    refuse(name + ".class_token", yes_no(true), join("false, because ", name, ".vocabulary is ", stack.vocabulary),
+           "a class token stands before features; of tokens, one of the vocabulary does that");
   if (!decoder) return;
   if (stack.input_width) refuse(name + ".input_width", stack.input_width, "0", "a decoder reads tokens");
   if (!stack.causal) refuse(name + ".causal", yes_no(false), "true", "a decoder predicts the next token from earlier ones only");

@@ -143,7 +143,7 @@ void check_source(const Model& model, std::span<const std::int32_t> source, cons
   if (config.encoder->vocabulary == 0)
     refuse(where, "the model's encoder reads features, not tokens", "use a model of text");
   if (source.empty()) refuse(where, "the source is empty, but the model has an encoder", "give at least the end token");
-  const std::int64_t length = static_cast<std::int64_t>(source.size()) + (config.encoder->class_token ? 1 : 0);
+  const auto length = static_cast<std::int64_t>(source.size());
   if (length > config.max_positions) {
     refuse(where, join("the source has ", length, " tokens and the model ", config.max_positions, " positions"),
            "shorten it");

@@ -181,47 +181,79 @@ Lines read_lines(const std::filesystem::path& path, const ReadOptions& options) 
   return result;
 }
 
-ParallelCorpus read_parallel(const std::filesystem::path& source, const std::filesystem::path& target,
-                             const ReadOptions& options) {
+struct PairReader::State {
+  State(const std::filesystem::path& source_path, const std::filesystem::path& target_path, const ReadOptions& read_options)
+      : source(source_path), target(target_path), options(read_options), left(source_path, read_options), right(target_path, read_options) {}
+
+  // The longer file is read to its end for its number of lines.
+  [[noreturn]] void refuse_lonely(bool more_left, const std::string& line) {
+    LineReader& longer = more_left ? left : right;
+    const std::int64_t first = longer.number();
+    const std::string alone = excerpt(line);
+    for (std::string rest; longer.next(rest);) {
+    }
+    throw Error(ErrorKind::text, join(name_of_file(source), ", ", name_of_file(target)),
+                join("the files have ", left.number(), " and ", right.number(), " lines; line ", first, " of ",
+                     name_of_file(more_left ? source : target), " (", alone, ") has no partner"),
+                "give two files where line n of one translates line n of the other");
+  }
+
+  std::filesystem::path source, target;
+  ReadOptions options;
+  LineReader left, right;
+  std::int64_t pairs = 0, skipped = 0;
+};
+
+PairReader::PairReader(const std::filesystem::path& source, const std::filesystem::path& target, ReadOptions options) {
   if (source == "-" && target == "-")
     throw Error(ErrorKind::argument, "corpus", "both sides are the standard input", "give at least one side as a file");
-  LineReader left(source, options), right(target, options);
-  ParallelCorpus corpus;
-  std::string left_line, right_line;
+  state_ = std::make_unique<State>(source, target, options);
+}
+PairReader::~PairReader() = default;
+PairReader::PairReader(PairReader&&) noexcept = default;
+PairReader& PairReader::operator=(PairReader&&) noexcept = default;
+
+bool PairReader::next(std::string& source, std::string& target) {
+  State& state = *state_;
   for (;;) {
-    const bool more_left = left.next(left_line), more_right = right.next(right_line);
-    if (more_left != more_right) {
-      LineReader& longer = more_left ? left : right;
-      const std::int64_t first = longer.number();
-      const std::string alone = excerpt(more_left ? left_line : right_line);
-      while (longer.next(left_line)) {
-      }
-      throw Error(ErrorKind::text, join(name_of_file(source), ", ", name_of_file(target)),
-                  join("the files have ", left.number(), " and ", right.number(), " lines; line ", first, " of ",
-                       name_of_file(more_left ? source : target), " (", alone, ") has no partner"),
-                  "give two files where line n of one translates line n of the other");
-    }
+    const bool more_left = state.left.next(source), more_right = state.right.next(target);
+    if (more_left != more_right) state.refuse_lonely(more_left, more_left ? source : target);
     if (!more_left) break;
-    const bool left_blank = is_blank(left_line), right_blank = is_blank(right_line);
-    if (left_blank || right_blank) {
-      if (!options.skip_empty)
-        throw Error(ErrorKind::text, join(name_of_file(left_blank ? source : target), ':', left.number()),
-                    left_blank && right_blank ? std::string("both sides of the pair are empty")
-                                              : "this side of the pair is empty",
-                    advice("remove the pair from both files", "have empty pairs skipped", options.names.skip_empty));
-      ++corpus.skipped_empty;
-      continue;
+    const bool left_blank = is_blank(source), right_blank = is_blank(target);
+    if (!left_blank && !right_blank) {
+      ++state.pairs;
+      return true;
     }
-    corpus.source.push_back(left_line);
-    corpus.target.push_back(right_line);
-    corpus.line.push_back(left.number());
+    if (!state.options.skip_empty)
+      throw Error(ErrorKind::text, join(name_of_file(left_blank ? state.source : state.target), ':', state.left.number()),
+                  left_blank && right_blank ? std::string("both sides of the pair are empty") : "this side of the pair is empty",
+                  advice("remove the pair from both files", "have empty pairs skipped", state.options.names.skip_empty));
+    ++state.skipped;
   }
-  corpus.source_report = left.report();
-  corpus.target_report = right.report();
-  if (corpus.source.empty())
-    throw Error(ErrorKind::text, join(name_of_file(source), ", ", name_of_file(target)),
-                left.number() == 0 ? std::string("the corpus is empty") : "the corpus holds only empty pairs",
+  if (state.pairs == 0)
+    throw Error(ErrorKind::text, join(name_of_file(state.source), ", ", name_of_file(state.target)),
+                state.left.number() == 0 ? std::string("the corpus is empty") : "the corpus holds only empty pairs",
                 "give two files with text");
+  return false;
+}
+
+std::int64_t PairReader::number() const { return state_->left.number(); }
+std::int64_t PairReader::skipped_empty() const { return state_->skipped; }
+const ReadReport& PairReader::source_report() const { return state_->left.report(); }
+const ReadReport& PairReader::target_report() const { return state_->right.report(); }
+
+ParallelCorpus read_parallel(const std::filesystem::path& source, const std::filesystem::path& target,
+                             const ReadOptions& options) {
+  PairReader reader(source, target, options);
+  ParallelCorpus corpus;
+  for (std::string left, right; reader.next(left, right);) {
+    corpus.source.push_back(left);
+    corpus.target.push_back(right);
+    corpus.line.push_back(reader.number());
+  }
+  corpus.source_report = reader.source_report();
+  corpus.target_report = reader.target_report();
+  corpus.skipped_empty = reader.skipped_empty();
   return corpus;
 }
 

@@ -140,7 +140,7 @@ TEST_F(Cli, MessagesUseTheWordsOfTheCommandLine) {
   expect("translate --strategy fastest", "'fastest' is none of greedy, sample, beam");
   expect("bench attention --target nope", "Run `attend bench attention --help`");
   expect("train", "RECIPE is required");
-  expect("bench", "attend bench does one of attention, training");
+  expect("bench", "attend bench does one of attention, statistics, training");
   expect("inspect --layers 1,x a", "--layers: 'x' is no whole number");
   expect("translate --n-best 9", "add --beam-size 9");
   expect("translate --temperature 2", "add --strategy sample");

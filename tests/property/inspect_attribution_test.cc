@@ -279,6 +279,8 @@ TEST(AttributionRefuses, WhatHasNoMeaning) {
   options.steps = 0;
   expect_error([&] { integrated_gradients(model, input, logit_of(1), options); }, "steps are 0");
   options = {};
+  options.baseline_token = -2;
+  expect_error([&] { integrated_gradients(model, input, logit_of(1), options); }, "token is -2");
   options.baseline_token = 19;
   expect_error([&] { integrated_gradients(model, input, logit_of(1), options); }, "token id 19");
   expect_error([&] { value_zeroing(model, input, {{StackKind::decoder, 0, Part::self, 2}}); }, "decoder.0.self.2 is one head");

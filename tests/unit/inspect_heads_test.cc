@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "attend/error.h"
@@ -385,7 +388,13 @@ std::vector<double> normed(Model& model, const std::string& norm, std::vector<do
 // The whole circuit [token written][token read] of one head in double, and from its traces the eigenvalues of a head of
 // two dimensions: trace = a + b, trace of the square = a^2 + b^2.
 TEST(Copying, EqualsTheWholeVocabularyCircuit) {
-  for (const NormKind norm : {NormKind::layer, NormKind::rms}) {
+  // Norm, where it stands, whether one follows the last block, whether one follows the embedding.
+  using Case = std::tuple<NormKind, NormPlace, bool, bool>;
+  for (const auto& [norm, place, final_norm, embedding_norm] :
+       {Case{NormKind::layer, NormPlace::pre, true, false}, Case{NormKind::rms, NormPlace::pre, true, true},
+        Case{NormKind::layer, NormPlace::pre, false, false}, Case{NormKind::layer, NormPlace::post, true, true},
+        Case{NormKind::layer, NormPlace::post, false, false}, Case{NormKind::rms, NormPlace::post, true, false}}) {
+    SCOPED_TRACE(testing::Message() << (place == NormPlace::pre ? "pre" : "post") << final_norm << embedding_norm);
     TransformerConfig config;
     config.width = 12;
     config.heads = 4;
@@ -395,7 +404,9 @@ TEST(Copying, EqualsTheWholeVocabularyCircuit) {
     config.norm = norm;
     config.norm_bias = norm == NormKind::layer;
     config.tied_logits = false;
-    config.decoder = StackConfig{.layers = 2, .vocabulary = 700, .causal = true};  // more than one block
+    config.norm_place = place;
+    // More than one block of the vocabulary.
+    config.decoder = StackConfig{.layers = 2, .vocabulary = 700, .causal = true, .embedding_norm = embedding_norm, .final_norm = final_norm};
     Model model(config, 3);
     reference::randomise(model, 4);
     const std::vector<Copying> found = copying_through_values(model, {.tokens = 0, .among = 40});
@@ -408,17 +419,29 @@ TEST(Copying, EqualsTheWholeVocabularyCircuit) {
                    output = matrix_of(model, self + ".output.weight");
       const std::size_t value_row = static_cast<std::size_t>(4 * 2 + 2 * 2 + one.head.head / 2 * 2),
                         column = static_cast<std::size_t>(one.head.head * 2);
+      // The stream passes every norm that stands in it, in the order of a run.
+      std::vector<std::string> before, after;
+      if (embedding_norm) before.push_back("decoder.embedding_norm");
+      if (place == NormPlace::pre) {
+        before.push_back(self + ".norm");
+      } else {
+        for (int layer = 0; layer < 2; ++layer)
+          for (const bool own : {true, false})
+            (layer < one.head.layer ? before : after).push_back("decoder." + std::to_string(layer) + (own ? ".self.norm" : ".feed_forward.norm"));
+      }
+      if (final_norm) after.push_back("decoder.norm");
       Matrix circuit(700, std::vector<double>(700));  // [read][written]
       std::int64_t copied = 0;
       for (std::size_t token = 0; token < 700; ++token) {
-        const std::vector<double> x = normed(model, self + ".norm", embedding[token]);
+        std::vector<double> x = embedding[token];
+        for (const std::string& each : before) x = normed(model, each, x);
         double carried[2] = {0, 0};
         for (std::size_t i = 0; i < 12; ++i)
           for (std::size_t d = 0; d < 2; ++d) carried[d] += inputs[value_row + d][i] * x[i];
         std::vector<double> written(12);
         for (std::size_t i = 0; i < 12; ++i)
           written[i] = output[i][column] * carried[0] + output[i][column + 1] * carried[1];
-        written = normed(model, "decoder.norm", written);
+        for (const std::string& each : after) written = normed(model, each, written);
         double mean = 0;
         for (std::size_t u = 0; u < 700; ++u) {
           for (std::size_t i = 0; i < 12; ++i) circuit[token][u] += unembedding[u][i] * written[i];
@@ -456,6 +479,40 @@ TEST(Copying, IsKnownOnlyBetweenTheSameVocabularies) {
   for (const Copying& one : copying_through_values(model, {.shared_vocabulary = true}))
     EXPECT_EQ(std::isnan(one.share), one.head.stack == StackKind::encoder) << name_of(one.head);
   message_of([&] { copying_through_values(model, {.only = {9}}); }, ErrorKind::argument);
+}
+
+TEST(Items, PairsWithAnEmptySideAreRefused) {
+  const ModelFolder folder = load_model_folder(std::filesystem::path(ATTEND_SOURCE_DIR) / "weights/tatoeba-zh-en");
+  const Translator translator(folder);
+  PairItemOptions options;
+  options.to = "en";
+  EXPECT_NE(message_of([&] { item_of(translator, "", "Good.", options); }, ErrorKind::text).find("the source is empty"), std::string::npos);
+  EXPECT_NE(message_of([&] { item_of(translator, "好。", "", options); }, ErrorKind::text).find("the target is empty"), std::string::npos);
+}
+
+TEST(Items, AnEncoderAloneReadsLines) {
+  TransformerConfig config = reference::small_config();
+  config.encoder = StackConfig{.layers = 1, .vocabulary = 300};
+  config.decoder.reset();
+  const std::shared_ptr<const Tokenizer> bytes = byte_tokenizer();
+  config.encoder->vocabulary = bytes->size();
+  ModelFolder folder{Model(config, 1), bytes, nullptr, {}};
+  folder.task.source_end = true;
+  const HeadItem item = item_of(folder, "ab");
+  EXPECT_TRUE(item.target.empty());
+  EXPECT_EQ(item.source.back(), bytes->specials().eos);
+  EXPECT_EQ(item.source.size(), 3u);
+  EXPECT_EQ(find_heads(folder.model, items_from({item}), {.source = bytes.get()}).items, 1);
+}
+
+TEST(Links, AreCheckedBeforeAnythingRuns) {
+  const reference::NamedConfig family = reference::all_families()[0];
+  HeadOptions options;
+  options.link.rule = LinkRule::threshold;
+  options.link.threshold = 2;
+  bool asked = false;
+  message_of([&] { find_heads(Model(family.config, 1), [&](HeadItem&) { return asked = true; }, options); }, ErrorKind::argument);
+  EXPECT_FALSE(asked);
 }
 
 // ---- Likeness, differences ------------------------------------------------------------------------------------------
@@ -533,6 +590,12 @@ TEST(Difference, OfARunWithItselfIsNothing) {
   EXPECT_LT(some.likeness[0], 0.999);
   EXPECT_EQ(some.heads[2][Behaviour::entropy],
             changed.heads[2][Behaviour::entropy] - report.heads[2][Behaviour::entropy]);
+  // Ranked by size, whatever the sign; written as what they are.
+  const std::vector<RankedHead> ranked = rank_changes(some, Behaviour::entropy);
+  for (std::size_t i = 1; i < ranked.size(); ++i) EXPECT_GE(std::abs(ranked[i - 1].value), std::abs(ranked[i].value));
+  EXPECT_EQ(some.before.model, report.model);
+  EXPECT_EQ(some.after.model, changed.model);
+  EXPECT_NE(message_of([&] { report_from_json(to_json(some), "x"); }, ErrorKind::format).find("differences of two reports"), std::string::npos);
   // Another corpus: scores can be compared, weights cannot.
   EXPECT_TRUE(difference(report, find_heads(model, items_from(random_items(family.config, 20, 10)))).likeness.empty());
   const reference::NamedConfig bigger = reference::all_families()[0];

@@ -223,6 +223,9 @@ TEST_F(Missing, WithoutTargetWeightsAndWritesAreThere) {
   EXPECT_TRUE(report.heads[0].write.defined());
   EXPECT_FALSE(report.heads[0].first_order.defined());
   expect_error([&] { report.largest(EdgeMeasure::first_order, 3); }, {"first_order was not computed", "encoder.0.self.0"});
+  // Without weights nothing tells what the mask hides.
+  options.weight = false;
+  expect_error([&] { edge_effects(model, input, std::nullopt, options).largest(EdgeMeasure::write, 3); }, {"weights", "were not computed"});
 }
 
 // Nothing after the target's row can change it, and nothing in the last layer that it does not read.

@@ -5,6 +5,9 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <limits>
+#include <map>
+#include <set>
 
 #include "attend/edits.h"
 #include "attend/error.h"
@@ -119,6 +122,8 @@ TEST(Subject, TextsThatDoNotFit) {
   expect_error(ErrorKind::argument, {"no use for a text"}, [&] { read_subject(translator(), texts); });
   texts = {};
   expect_error(ErrorKind::argument, {"source", "missing"}, [&] { read_subject(translator(), texts); });
+  texts.source = "";
+  expect_error(ErrorKind::text, {"source", "empty"}, [&] { read_subject(translator(), texts); });
   texts.source = "你好";
   texts.language = "fr";
   expect_error(ErrorKind::argument, {"fr", "zh, en"}, [&] { read_subject(translator(), texts); });
@@ -209,7 +214,7 @@ TEST(Inspect, ExactEffectsStandBesideFirstOrderOnes) {
   options.target = logit_of(token_named(*translator().target, "\xE2\x96\x81" "Chinese"), 3);
   options.exact = 20;
   const InspectReport report = inspect(translator(), "m", subject, options);
-  EXPECT_NEAR(report.target, target_value(translator().model, subject.input, *options.target), 1e-9);
+  EXPECT_NEAR(report.target, target_value(translator().model, subject.input, *options.target), 1e-5);
   ASSERT_EQ(report.edges.size(), 20u);
   EXPECT_EQ(report.agreement.size(), 6u);
   std::vector<Edge> edges;
@@ -221,13 +226,17 @@ TEST(Inspect, ExactEffectsStandBesideFirstOrderOnes) {
       EXPECT_GE(std::abs(report.edges[i - 1].exact), std::abs(report.edges[i].exact));
     }
   }
-  // Every edge that was cut stands in the picture's measure, summed by words; nothing else does.
+  // Every edge that was cut stands in the picture's measure of tokens; nothing else does.
+  options.group = GroupBy::token;
+  const InspectReport tokens = inspect(translator(), "m", subject, options);
   double shown = 0, expected = 0;
-  for (const ShownAttention& attention : report.inspection.attentions)
+  std::size_t cells = 0;
+  for (const ShownAttention& attention : tokens.inspection.attentions)
     for (const float value : attention.measures.back().values)
-      if (!std::isnan(value)) shown += static_cast<double>(value);
+      if (!std::isnan(value)) shown += static_cast<double>(value), ++cells;
   for (const double effect : exact) expected += effect;
   EXPECT_NEAR(shown, expected, 1e-4);
+  EXPECT_EQ(cells, 20u);
   EXPECT_NE(report.inspection.target.find("Chinese"), std::string::npos);
 }
 
@@ -315,6 +324,77 @@ TEST(Inspect, LongTextsTakeMemoryLinearInTheirLength) {
   EXPECT_LT(whole, matrix / 4);
   EXPECT_LT(whole, half * 5 / 2);
   EXPECT_LT(peak_of(4096, true), matrix);
+}
+
+TEST(Inspect, ExactEffectsOfWordsAreOfAllTheirEdges) {
+  const Subject subject = pair("我喜欢学习中文。", "I saw the beautifully decorated house.");
+  const std::vector<TokenGroup> words = group(subject.target, GroupBy::word), signs = group(subject.source, GroupBy::word);
+  ASSERT_LT(words.size(), subject.target.size()) << "some word has several tokens";
+  InspectOptions options;
+  options.attentions = {"cross"};
+  options.layers = {2};
+  options.target = logit_of(token_named(*translator().target, "\xE2\x96\x81" "house"), static_cast<std::int64_t>(subject.target.size()) - 3);
+  const auto values = [&](std::int64_t exact, bool mean) {
+    options.exact = exact;
+    options.mean_heads = mean;
+    return inspect(translator(), "m", subject, options);
+  };
+  const auto all = static_cast<std::int64_t>(4 * subject.target.size() * subject.source.size());
+  const InspectReport whole = values(all, false), part = values(all / 3, false), mean = values(all / 3, true);
+  const std::vector<float>& of_whole = whole.inspection.attentions.front().measures.back().values;
+  const std::vector<float>& of_part = part.inspection.attentions.front().measures.back().values;
+  const std::vector<float>& of_mean = mean.inspection.attentions.front().measures.back().values;
+  std::set<Edge> cut;
+  for (const MeasuredEdge& edge : part.edges) cut.insert(edge.edge);
+  std::map<Edge, double> effects;
+  for (const MeasuredEdge& edge : whole.edges) effects[edge.edge] = edge.exact;
+  int known = 0, partial = 0;
+  const std::size_t cells = words.size() * signs.size();
+  std::vector<std::size_t> heads_known(cells);
+  for (int head = 0; head < 4; ++head)
+    for (std::size_t word = 0; word < words.size(); ++word)
+      for (std::size_t sign = 0; sign < signs.size(); ++sign) {
+        double sum = 0;
+        std::size_t edges = 0, made = 0;
+        for (std::int64_t query = words[word].begin; query < words[word].end; ++query)
+          for (std::int64_t key = signs[sign].begin; key < signs[sign].end; ++key) {
+            const Edge edge{{StackKind::decoder, 2, Part::cross, head}, query, key};
+            sum += effects.at(edge);
+            ++edges;
+            made += cut.contains(edge);
+          }
+        const std::size_t cell = word * signs.size() + sign, at = static_cast<std::size_t>(head) * cells + cell;
+        EXPECT_NEAR(of_whole[at], sum, 1e-5);
+        EXPECT_EQ(std::isnan(of_part[at]), made < edges);
+        known += made == edges;
+        partial += made > 0 && made < edges;
+        heads_known[cell] += made == edges;
+      }
+  EXPECT_GT(known, 0);
+  EXPECT_GT(partial, 0);
+  for (std::size_t cell = 0; cell < cells; ++cell) EXPECT_EQ(std::isnan(of_mean[cell]), heads_known[cell] < 4);
+}
+
+TEST(Inspect, AgreementOverAllEdgesIsThatOfTheirList) {
+  const Subject subject = pair();
+  const Target target = logit_of(token_named(*translator().target, "\xE2\x96\x81" "Chinese"), 3);
+  const EdgeReport effects = edge_effects(translator().model, subject.input, target);
+  std::vector<MeasuredEdge> edges = effects.largest(EdgeMeasure::weight, std::numeric_limits<std::int64_t>::max());
+  std::sort(edges.begin(), edges.end(), [](const MeasuredEdge& a, const MeasuredEdge& b) { return a.edge < b.edge; });
+  const std::vector<RankAgreement> listed = rank_agreement(edges), all = rank_agreement(effects);
+  ASSERT_EQ(all.size(), 3u);
+  ASSERT_EQ(listed.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(all[i].edges, static_cast<std::int64_t>(edges.size()));
+    EXPECT_EQ(all[i].second, listed[i].second);
+    EXPECT_DOUBLE_EQ(all[i].rank_correlation, listed[i].rank_correlation);
+    EXPECT_DOUBLE_EQ(all[i].shared_top, listed[i].shared_top);
+  }
+  InspectOptions options;
+  options.target = target;
+  const InspectReport report = inspect(translator(), "m", subject, options);
+  EXPECT_EQ(report.edges.size(), 1000u);
+  EXPECT_EQ(report.agreement.front().edges, static_cast<std::int64_t>(edges.size()));
 }
 
 TEST(Inspect, WhatDoesNotExistIsRefused) {

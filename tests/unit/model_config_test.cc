@@ -108,6 +108,7 @@ TEST(Config, NamesTheFieldThatContradicts) {
       {[](auto& c) { c.decoder->vocabulary = 0, c.decoder->input_width = 4; }, {"config.decoder.input_width", "is 4"}},
       {[](auto& c) { c.decoder->causal = false; }, {"config.decoder.causal", "is false"}},
       {[](auto& c) { c.decoder->class_token = true; }, {"config.decoder.class_token"}},
+      {[](auto& c) { c.encoder->class_token = true; }, {"config.encoder.class_token", "vocabulary is 50"}},
       {[](auto& c) { c.norm_epsilon = 0; }, {"config.norm_epsilon", "is 0"}},
       {[nan](auto& c) { c.norm_epsilon = nan; }, {"config.norm_epsilon", "nan"}},
       {[](auto& c) { c.norm = NormKind::rms; }, {"config.norm_bias", "rms"}},
@@ -203,7 +204,7 @@ TEST(ConfigJson, EveryEnumeratorSurvives) {
   for (auto each : {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) config.activation = each, same(config);
   for (auto each : {Pairing::interleaved, Pairing::halves}) config.rotary_pairing = each, same(config);
   config.classes = 2;
-  config.encoder->class_token = true;
+  config.encoder->vocabulary = 0, config.encoder->input_width = 7, config.encoder->class_token = true;
   for (auto each : {Pooling::class_token, Pooling::mean}) config.pooling = each, same(config);
 }
 

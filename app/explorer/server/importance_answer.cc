@@ -51,9 +51,7 @@ void write_importance(JsonWriter& out, const Run& run, const ImportanceRequest& 
     token = static_cast<std::int32_t>(std::max_element(logits.data(), logits.data() + logits.width()) - logits.data());
   check_index("target.token", token, logits.width());
   if (request.versus) check_index("target.versus", *request.versus, logits.width());
-  // Positions of targets are rows of the stack, where a class token comes first.
-  const std::int64_t position = row + (!config.decoder && config.encoder->class_token ? 1 : 0);
-  const Target target = request.versus ? difference_of(token, *request.versus, position) : logit_of(token, position);
+  const Target target = request.versus ? difference_of(token, *request.versus, row) : logit_of(token, row);
 
   EdgeOptions options;
   if (request.place)

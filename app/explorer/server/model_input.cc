@@ -40,8 +40,8 @@ std::vector<std::int32_t> tokens_of(const Tokenizer& tokenizer, const TextInput&
   }
 }
 
-void check_length(std::size_t length, const LoadedModel& model, const char* name, bool class_token = false) {
-  const auto rows = static_cast<std::int64_t>(length) + (class_token ? 1 : 0);
+void check_length(std::size_t length, const LoadedModel& model, const char* name) {
+  const auto rows = static_cast<std::int64_t>(length);
   if (rows > model.config().max_positions)
     throw RequestError(
         ErrorKind::text, join("input.", name),
@@ -154,7 +154,7 @@ PreparedInput read_single(const LoadedModel& model, InputRequest request, const 
   if (ids.empty())
     throw RequestError(ErrorKind::text, "input.text", "is empty, but the model goes on from running text",
                        "give at least one character", detail("empty_text"));
-  check_length(ids.size(), model, "text", !decoder && config.encoder->class_token);
+  check_length(ids.size(), model, "text");
   if (decoder) {
     result.next.assign(ids.begin() + 1, ids.end());
     result.next.push_back(-1);

@@ -20,18 +20,24 @@ Tensor identity(std::int64_t size) {
   return x;
 }
 
-// Follows the attentions in the order of the run, so that no two matrices of weights are held at a time.
+// Follows the attentions in the order of the run, and makes weights again from queries and keys block of rows by block of
+// rows: besides the rolled matrices only one mean over heads is held.
 class RolloutProbe : public Probe {
  public:
-  RolloutProbe(float residual, bool cross) : residual_(residual), cross_(cross) {}
+  RolloutProbe(const Model& model, float residual) : model_(model), residual_(residual), cross_(model.config().encoder.has_value()) {}
 
-  bool wants(const Site& site) const override { return site.point == Point::weights; }
+  bool wants(const Site& site) const override {
+    const bool rotated = model_.config().positions == PositionKind::rotary && site.part == Part::self;
+    return site.point == (rotated ? Point::rotated_query : Point::query) || site.point == (rotated ? Point::rotated_key : Point::key);
+  }
   void visit(const Visit& visit, Tensor& value) override {
-    const std::int64_t heads = value.shape()[0], queries = value.shape()[1], keys = value.shape()[2];
-    Tensor mean = Tensor::zeros({queries, keys});
-    for (std::int64_t head = 0; head < heads; ++head)
-      for (std::int64_t i = 0; i < queries * keys; ++i) mean.data()[i] += value.data()[head * queries * keys + i];
-    mean = scale(mean, 1 / static_cast<float>(heads));
+    if (visit.site.point == Point::query || visit.site.point == Point::rotated_query) {
+      query_ = value;
+      return;
+    }
+    const Tensor mean = mean_weights(visit.site, value);
+    query_ = Tensor();
+    const std::int64_t queries = mean.rows();
     if (visit.site.stack == StackKind::encoder) {
       if (!result.encoder.defined()) result.encoder = identity(queries);
       step(mean, result.encoder);
@@ -53,12 +59,49 @@ class RolloutProbe : public Probe {
   Rollout result;
 
  private:
+  // Of all heads, [queries, keys], summed in double.
+  Tensor mean_weights(const Site& site, const Tensor& key) {
+    AttentionInput rules = model_.attention_rules(site.stack, site.part);
+    rules.value_dim = 0;
+    // Weights do not depend on values: the narrowest will do.
+    const Tensor values = Tensor::zeros({key.rows(), rules.key_heads});
+    const std::int64_t heads = rules.query_heads, queries = query_.rows(), keys = key.rows();
+    const std::int64_t step = std::clamp<std::int64_t>(block_floats / (heads * keys), 1, queries);
+    Tensor weights = Tensor::empty({heads * step * keys}), mean = Tensor::empty({queries, keys});
+    for (std::int64_t begin = 0; begin < queries; begin += step) {
+      const std::int64_t rows = std::min(step, queries - begin);
+      AttentionItem item;
+      item.query_begin = item.query_position = begin;
+      item.queries = rows;
+      item.keys = keys;
+      rules.items.assign(1, item);
+      rules.matrices.clear();
+      for (std::int64_t head = 0; head < heads; ++head) {
+        MatrixRequest request;
+        request.head = head;
+        request.weights = weights.data() + head * rows * keys;
+        rules.matrices.push_back(request);
+      }
+      attention(query_, key, values, rules);
+      for (std::int64_t i = 0; i < rows * keys; ++i) {
+        double sum = 0;
+        for (std::int64_t head = 0; head < heads; ++head) sum += static_cast<double>(weights.data()[head * rows * keys + i]);
+        mean.row(begin)[i] = static_cast<float>(sum / static_cast<double>(heads));
+      }
+    }
+    return mean;
+  }
+
   void step(const Tensor& mean, Tensor& rolled) const {
     rolled = add(scale(rolled, residual_), scale(matrix_product(mean, rolled), 1 - residual_));
   }
 
+  static constexpr std::int64_t block_floats = std::int64_t{1} << 20;
+
+  const Model& model_;
   const float residual_;
   const bool cross_;
+  Tensor query_;
 };
 
 // ---- Value zeroing ------------------------------------------------------------------------------------------------------
@@ -101,7 +144,7 @@ Rollout attention_rollout(const Model& model, const ModelInput& input, double re
   if (!(residual >= 0 && residual <= 1))
     throw Error(ErrorKind::argument, "attention_rollout", join("residual is ", residual), "a share from 0 to 1");
   const NoGradientScope no_gradients;
-  RolloutProbe probe(static_cast<float>(residual), model.config().encoder.has_value());
+  RolloutProbe probe(model, static_cast<float>(residual));
   RunOptions options;
   options.probe = &probe;
   decode_input(model, input, encode_input(model, input, options), options);

@@ -40,6 +40,7 @@ std::map<StackKind, Tensor> embeddings_of(const Model& model, const ModelInput& 
   Recorder recorder(sites);
   RunOptions options;
   options.probe = &recorder;
+  const NoGradientScope no_gradients;
   // Stopped by nothing, but short beside what follows.
   decode_input(model, input, encode_input(model, input, options), options);
   std::map<StackKind, Tensor> rows;
@@ -148,6 +149,8 @@ IntegratedGradients integrated_gradients(const Model& model, const ModelInput& i
   check_input(model, input, "integrated_gradients");
   if (options.steps < 1 || options.steps > 1024)
     throw Error(ErrorKind::argument, "integrated_gradients", join("steps are ", options.steps), "1 to 1024");
+  if (options.baseline_token < -1)
+    throw Error(ErrorKind::argument, "integrated_gradients", join("the baseline's token is ", options.baseline_token), "a token id, or -1 for embeddings of 0");
   const std::map<StackKind, Tensor> rows = embeddings_of(model, input);
 
   // The baseline: another input, or zero vectors.

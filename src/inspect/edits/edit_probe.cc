@@ -4,7 +4,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <tuple>
 
 #include "attend/edits.h"
 #include "attend/error.h"
@@ -13,13 +12,15 @@
 #include "core/hash.h"
 #include "core/random.h"
 #include "inspect/edits/places.h"
+#include "inspect/parameters.h"
 
 namespace attend {
 namespace {
 
 constexpr double head_parts_tolerance = 1e-4;
+constexpr std::int64_t checked_rows = 256;  // whose heads are summed at once
 
-using AttentionPlace = std::tuple<StackKind, int, Part>;
+std::string output_name(StackKind stack, int layer, Part part) { return name_of(stack) + join('.', layer, '.', name_of(part), ".output"); }
 
 // Edits of the scores of one attention, and which edit each comes from.
 struct ScoreList {
@@ -60,6 +61,12 @@ void add_score_edits(const Edit& edit, const PlacedEdit& placed, ScoreList& list
         }
 }
 
+// What turns the heads of an attention into its output.
+struct OutputWeights {
+  Tensor weight;       // [width, heads * dim]
+  Tensor bias;         // undefined where there is none
+};
+
 // A row of noise that depends on nothing but its place.
 void draw_noise(const Edit& edit, const Site& site, std::int64_t item, std::int64_t position, float* row, std::int64_t width) {
   ByteHash hash;
@@ -78,6 +85,7 @@ struct EditProbe::Parts {
   EditSources sources;
   std::map<Site, std::vector<PlacedEdit>> rows;  // edits of rows, in order
   std::map<AttentionPlace, ScoreList> scores;
+  std::map<AttentionPlace, OutputWeights> outputs;  // where what heads write is edited
   std::vector<std::int64_t> counts;
   double head_parts_difference = 0;
   std::int64_t head_parts_checked = 0;
@@ -160,23 +168,30 @@ struct EditProbe::Parts {
     const auto found = head_outputs.find({site.stack, site.layer, site.part});
     if (found == head_outputs.end()) return;
     const NoGradientScope no_gradients;
-    const Tensor parts = head_parts(*model, site.stack, site.layer, site.part, found->second);
+    const Tensor written = std::move(found->second);
     head_outputs.erase(found);
-    const std::string output = name_of(site.stack) + join('.', site.layer, '.', name_of(site.part), ".output");
-    const float* bias = nullptr;
-    for (const Parameter& parameter : model->parameters())
-      if (parameter.name == output + ".bias") bias = parameter.value.data();
-    const std::int64_t heads = parts.shape()[1], width = parts.shape()[2];
+    const OutputWeights& output = outputs.at({site.stack, site.layer, site.part});
+    const std::int64_t heads = model->config().heads, dim = model->config().head_width(), width = projected.width();
     double difference = 0, largest = 0;
-    for (std::int64_t row = 0; row < projected.rows(); ++row)
-      for (std::int64_t column = 0; column < width; ++column) {
-        double sum = bias != nullptr ? static_cast<double>(bias[column]) : 0;
-        for (std::int64_t head = 0; head < heads; ++head) sum += static_cast<double>(parts.row(row * heads + head)[column]);
-        const double value = static_cast<double>(projected.row(row)[column]);
-        if (!std::isfinite(sum) && !std::isfinite(value)) continue;
-        difference = std::max(difference, std::isnan(sum - value) ? std::numeric_limits<double>::infinity() : std::abs(sum - value));
-        largest = std::max(largest, std::abs(value));
+    for (std::int64_t begin = 0; begin < projected.rows(); begin += checked_rows) {
+      const std::int64_t count = std::min(checked_rows, projected.rows() - begin);
+      std::vector<double> sums(static_cast<std::size_t>(count * width));
+      for (std::size_t i = 0; i < sums.size() && output.bias.defined(); ++i)
+        sums[i] = static_cast<double>(output.bias.data()[i % static_cast<std::size_t>(width)]);
+      for (std::int64_t head = 0; head < heads; ++head) {
+        const Tensor part = matrix_product(written.row_range(begin, count).columns(head * dim, dim), output.weight.columns(head * dim, dim), true);
+        for (std::int64_t row = 0; row < count; ++row)
+          for (std::int64_t column = 0; column < width; ++column)
+            sums[static_cast<std::size_t>(row * width + column)] += static_cast<double>(part.row(row)[column]);
       }
+      for (std::int64_t row = 0; row < count; ++row)
+        for (std::int64_t column = 0; column < width; ++column) {
+          const double sum = sums[static_cast<std::size_t>(row * width + column)], value = static_cast<double>(projected.row(begin + row)[column]);
+          if (!std::isfinite(sum) && !std::isfinite(value)) continue;
+          difference = std::max(difference, std::isnan(sum - value) ? std::numeric_limits<double>::infinity() : std::abs(sum - value));
+          largest = std::max(largest, std::abs(value));
+        }
+    }
     const double relative = difference == 0 ? 0 : difference / std::max(largest, 1e-30);
     head_parts_difference = std::max(head_parts_difference, relative);
     ++head_parts_checked;
@@ -197,6 +212,10 @@ EditProbe::EditProbe(const Model& model, const Edits& edits, EditSources sources
   for (const PlacedEdit& each : placed) {
     if (edits_scores(each.action)) add_score_edits(edits.list()[each.edit], each, parts_->scores[{each.site.stack, each.site.layer, each.site.part}]);
     else parts_->rows[each.site].push_back(each);
+    if (each.site.point != Point::head_output) continue;
+    const std::string output = output_name(each.site.stack, each.site.layer, each.site.part);
+    const Parameter *weight = find_parameter(model, output + ".weight"), *bias = find_parameter(model, output + ".bias");
+    parts_->outputs[{each.site.stack, each.site.layer, each.site.part}] = {weight->value, bias ? bias->value : Tensor()};
   }
 }
 
@@ -253,10 +272,8 @@ void EditProbe::scores_edited(StackKind stack, int layer, Part part, std::span<c
 
 Tensor head_parts(const Model& model, StackKind stack, int layer, Part part, const Tensor& head_output) {
   const TransformerConfig& config = model.config();
-  const std::string name = name_of(stack) + join('.', layer, '.', name_of(part), ".output.weight");
-  const Parameter* weight = nullptr;
-  for (const Parameter& parameter : model.parameters())
-    if (parameter.name == name) weight = &parameter;
+  const std::string name = output_name(stack, layer, part) + ".weight";
+  const Parameter* const weight = find_parameter(model, name);
   if (weight == nullptr)
     throw Error(ErrorKind::argument, "head_parts", join("the model has no parameter '", name, "'"), "name an attention: part self or cross of a layer it has");
   const std::int64_t dim = config.head_width(), rows = head_output.rows();

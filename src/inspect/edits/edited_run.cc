@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "attend/edits.h"
 #include "attend/error.h"
@@ -53,6 +54,13 @@ Tensor run_once(const Model& model, const EditInput& input, bool cached, Probe* 
   return cached && model.config().decoder ? run_cached(model, input, options, record) : run_input(model, input, options, record);
 }
 
+bool all_finite(const Tensor& logits) {
+  for (std::int64_t row = 0; row < logits.rows(); ++row)
+    for (std::int64_t i = 0; i < logits.width(); ++i)
+      if (!std::isfinite(logits.row(row)[i])) return false;
+  return true;
+}
+
 std::vector<std::int64_t> lengths_of(const TokenBatch& tokens) {
   std::vector<std::int64_t> lengths;
   for (std::int64_t item = 0; item < tokens.items(); ++item) lengths.push_back(tokens.length(item));
@@ -95,6 +103,8 @@ EditedRun run_edited(const Model& model, const Edits& edits, const EditInput& in
   }
   run.offsets = !record.class_offsets.empty() ? record.class_offsets : record.target_offsets;
   run.report = probe.report();
+  if (!all_finite(run.edited) && all_finite(run.base))
+    throw Error(ErrorKind::numeric, "edits", "make logits that are NaN or infinite", "give smaller values, or leave out one edit after the other");
   if (!options.allow_untouched) run.report.require_touched();
   return run;
 }

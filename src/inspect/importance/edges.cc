@@ -73,6 +73,7 @@ GradientRun run_with_gradient(const Model& model, const ModelInput& input, const
   RunOptions options;
   options.probe = &both;
   if (!target) {
+    const NoGradientScope no_gradients;
     decode_input(model, input, encode_input(model, input, options), options);
     return run;
   }
@@ -138,9 +139,8 @@ class Largest {
 const Tensor& output_weight(const Model& model, const AttentionPlace& place) {
   const auto& [stack, layer, part] = place;
   const std::string name = name_of(HeadPlace{stack, layer, part, -1}) + ".output.weight";
-  for (const Parameter& parameter : model.parameters())
-    if (parameter.name == name) return parameter.value;
-  throw Error(ErrorKind::argument, "edge_effects", join("the model has no parameter ", name));
+  if (const Parameter* const weight = find_parameter(model, name)) return weight->value;
+  throw Error(ErrorKind::argument, "edge_effects", join("the model has no parameter ", name), "name an attention that it has");
 }
 
 double dot(const float* a, const float* b, std::int64_t count) {
@@ -353,17 +353,19 @@ std::vector<MeasuredEdge> EdgeReport::largest(EdgeMeasure by, std::int64_t count
   Largest best(by, std::max<std::int64_t>(count, 0));
   if (count <= 0) return {};
   for (const HeadEdges& of : heads) {
-    const Tensor& any = of.weight.defined() ? of.weight : of.write.defined() ? of.write : of.first_order;
+    if (!of.weight.defined())
+      throw Error(ErrorKind::argument, "EdgeReport::largest", join("weights, which tell what the mask hides, were not computed for ", name_of(of.head)),
+                  "ask edge_effects for them, or for the top edges");
     const Tensor& ranked = by == EdgeMeasure::weight ? of.weight : by == EdgeMeasure::write ? of.write : of.first_order;
     if (!ranked.defined() || by == EdgeMeasure::exact)
       throw Error(ErrorKind::argument, "EdgeReport::largest", join(name_of(by), " was not computed for ", name_of(of.head)),
                   "ask edge_effects for it");
-    for (std::int64_t query = 0; query < any.rows(); ++query)
-      for (std::int64_t key = 0; key < any.width(); ++key) {
-        if (!best.may_enter(static_cast<double>(ranked.at(query, key))) || (of.weight.defined() && of.weight.at(query, key) == 0)) continue;
+    for (std::int64_t query = 0; query < ranked.rows(); ++query)
+      for (std::int64_t key = 0; key < ranked.width(); ++key) {
+        if (!best.may_enter(static_cast<double>(ranked.at(query, key))) || of.weight.at(query, key) == 0) continue;
         MeasuredEdge edge;
         edge.edge = {of.head, query, key};
-        if (of.weight.defined()) edge.weight = of.weight.at(query, key);
+        edge.weight = of.weight.at(query, key);
         if (of.write.defined()) edge.write = of.write.at(query, key);
         if (of.first_order.defined()) edge.first_order = of.first_order.at(query, key);
         best.offer(edge);

@@ -3,14 +3,12 @@
 
 #include <cstdint>
 #include <map>
-#include <tuple>
 #include <vector>
 
 #include "attend/importance.h"
+#include "inspect/parameters.h"
 
 namespace attend {
-
-using AttentionPlace = std::tuple<StackKind, int, Part>;
 
 struct AttentionTrace {
   Tensor query, key, value;  // as the scores were made of them: rotated, where positions are rotary

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "attend/error.h"
+#include "attend/tape.h"
 #include "core/names.h"
 
 namespace attend {
@@ -259,6 +260,7 @@ Tensor ResolvedTarget::differentiable(const States& states) const {
 
 double target_value(const Model& model, const ModelInput& input, const Target& target) {
   check_input(model, input, "target_value");
+  const NoGradientScope no_gradients;
   const States memory = encode_input(model, input);
   const States states = of_classes(target) ? memory : decode_input(model, input, memory);
   const ResolvedTarget resolved(model, target, states.rows.rows());
