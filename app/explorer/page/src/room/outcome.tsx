@@ -139,7 +139,7 @@ export function Matters() {
     let alive = true;
     setBusy(true);
     const { attention, head, query } = r.at;
-    engine.importance({ ...request(r), target: { row: at, token, ...(versus === null ? {} : { versus }) }, methods: ['weight', 'write', 'first_order', 'exact'], attention, head, query, top: 200 })
+    engine.importance({ ...request(r, []), target: { row: at, token, ...(versus === null ? {} : { versus }) }, methods: ['weight', 'write', 'first_order', 'exact'], attention, head, query, top: 200 })
       .then((reply) => { if (alive) setMade(reply); }).catch((error) => { if (alive) { say(explain(error), 'error'); setOn(false); } }).finally(() => { if (alive) setBusy(false); });
     return () => { alive = false; };
   }, [on, made, r.at.attention, r.at.head, r.at.query, r.edits, b, at]);
@@ -165,6 +165,7 @@ export function Matters() {
       <div class="matrix-scroll"><table class="matters-table"><thead><tr><th scope="col">{t('key')}</th>{methods.map((m) => <th scope="col" class={m === by ? 'now' : ''}>{t(`method.${m}` as Key)}</th>)}</tr></thead>
         <tbody>{edges.map((edge) => <tr class={edge.key === r.at.key ? 'now' : ''} data-key={edge.key} onClick={() => choose({ key: edge.key })}><th scope="row" class="hue-k">{label(keys[edge.key])}</th>
           {methods.map((m) => <td class={`meter ${m === 'weight' || m === 'write' ? 'w' : 'e'} ${(edge[m] ?? 0) < 0 ? 'below' : ''}`} title={exact(edge[m] ?? 0)} data-method={m} data-value={edge[m] ?? ''}><i style={{ '--h': (Math.abs(edge[m] ?? 0) / most[m]).toFixed(3) }} /><b>{show(edge[m], 2)}</b></td>)}</tr>)}</tbody></table></div>
+      {inForce(r.edits).length > 0 && <p class="note">{t('room.matters.base')}</p>}
       {agreement && <p class="note" data-agreement={agreement.rank_correlation ?? ''}>{agreement.rank_correlation === null ? t('room.agreement.none') : t('room.agreement', show(agreement.rank_correlation, 2), agreement.edges)}</p>}
     </>}
   </section>;

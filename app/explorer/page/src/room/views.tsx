@@ -246,7 +246,7 @@ function Pipeline() {
       {at >= 0 && line('v', <Strip id="value" hue="v" name={t('value')} values={w.value_vectors[at]} />)}
       {line('o=\\sum w\\,v', <Strip id="mix" hue="v" name={t('row.output')} values={w.output} />)}
       {line('o\\,W_O', <Strip id="written" hue="x" name={t('room.p.written')} values={w.written} />)}
-      {line('\\textstyle\\sum_h o_h W_O+b', <Strip id="projected" hue="x" name={t('room.p.projected')} values={w.projected} />)}
+      {line('y', <Strip id="projected" hue="x" name={t('room.p.projected')} values={w.projected} />)}
       {w.projection_bias.length > 0 && line('b', <Strip id="projection-bias" hue="x" name={t('room.p.bias')} values={w.projection_bias} />)}
       {line('w\\,\\lVert v W_O\\rVert', t('room.p.norm'), w.write_norms[j], 'hue-w')}
     </ol>

@@ -153,6 +153,7 @@ export const room = {
   'room.add.evict.note': ['for all heads of this layer, from {0} on', '对本层所有头生效，自 {0} 起'],
   'room.add.mean': ['Put head {0} to its mean', '把头 {0} 换成它的均值'],
   'room.add.mean.note': ['over the rows of this text', '对本段文本的各行取平均'],
+  'room.matters.base': ['Measured on the run without edits.', '在未改动的运行上测得。'],
   'room.matters.target': ['For', '针对'],
   'room.matters.versus': ['rather than', '而不是'],
   'room.html.note': ['a page of its own, opens without a network', '独立网页，断网也能打开'],
