@@ -71,9 +71,9 @@ struct StackRange {
   // can tell them apart, and keys and values are computed once. Needs end_layer = first_layer + 1.
   std::span<const std::int64_t> queries = {};
   std::int64_t last_rows = 0;      // > 0: the stack's last block only for so many last rows of each item
-  // Where most rows are those of another run: its queries, keys and values in the first block, side by side as they were
-  // before rotation [rows, (heads + 2 * key_heads) * head_dim]. Only the `changed` rows are projected, into this tensor.
-  // Not with a probe.
+  // Where most rows are those of another run: its queries, keys and values in the first block (first_part cross: queries
+  // alone), side by side, before rotation [rows, (heads + 2 * key_heads) * head_dim]. Only the `changed` rows are projected,
+  // into this tensor. Not with a probe.
   Tensor projected = {};
   std::span<const std::int64_t> changed = {};
 };
@@ -144,7 +144,7 @@ class Model {
 
   // The same from rows [rows, width] of another run on: what block `first_layer` reads (site "input"), or what stood
   // before its part `first_part` (site "added" of the part before). Only the sites of the range are visited.
-  // Error(argument) for a layer, part or row that does not exist, naming those that do.
+  // Error(argument) for a layer, part or row that does not exist. A range without cross-attention needs no memory.
   States encode_from(const States& rows, const StackRange& range, const RunOptions& options = {}) const;
   States decode_from(const States& rows, const States* memory, const StackRange& range, const RunOptions& options = {}) const;
   // The rows go on after the caches, which lend their keys and values but do not grow: what is written after their
