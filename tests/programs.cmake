@@ -1,5 +1,5 @@
 # Tests that run whole programs: the command line, the explorer's server, and a project that uses the installed package.
-add_executable(program_cli_tests programs/cli_test.cc programs/inspection_faults_test.cc)
+add_executable(program_cli_tests programs/cli_test.cc programs/inspection_faults_test.cc programs/attribution_test.cc)
 target_link_libraries(program_cli_tests PRIVATE attend_options PkgConfig::json GTest::gtest_main)
 target_compile_definitions(program_cli_tests PRIVATE
   ATTEND_PROGRAM="$<TARGET_FILE:attend-cli>" ATTEND_SOURCE_DIR="${PROJECT_SOURCE_DIR}")

@@ -35,6 +35,7 @@ void run(const Options& options, const Globals& globals) {
   const TransformerConfig& config = folder.model.config();
   if (globals.json) {
     Json result{{"folder", path.string()},
+                {"fingerprint", fingerprint(folder.model)},
                 {"kind", kind_of(config)},
                 {"parameters", folder.model.parameter_count()},
                 {"config", Json::parse(to_json(config))}};
@@ -55,6 +56,7 @@ void run(const Options& options, const Globals& globals) {
   }
   const auto row = [&](const char* name, const std::string& value) { out.line(padded(name, 14) + value); };
   row("folder", path.string());
+  row("fingerprint", fingerprint(folder.model));
   row("kind", kind_of(config));
   row("parameters", short_number(static_cast<double>(folder.model.parameter_count())));
   const auto stack = [&](const char* name, const std::optional<StackConfig>& one) {

@@ -41,7 +41,7 @@ EditInput input_of(const Subject& subject) {
 }
 
 // The edits of the file and those of the command line behind them, less the ones left out.
-Edits edits_of(const Options& options, const ModelFolder& folder, const EditInput& input) {
+Edits edits_of(const Options& options, const ModelFolder& folder, const EditInput& input, const std::optional<std::uint64_t>& seed) {
   Edits edits;
   if (!options.file.empty()) {
     const EditFile file = load_edit_file(options.file);
@@ -58,12 +58,17 @@ Edits edits_of(const Options& options, const ModelFolder& folder, const EditInpu
         throw Error(ErrorKind::argument, "--edit", join("\"", options.edits[i].substr(0, 60), "\" is not a JSON object"),
                     "write {\"kind\": \"cut\", \"at\": \"decoder.2.cross\", \"heads\": [1]}");
       }
+      if (seed && edit.is_object() && edit.contains("kind") && edit["kind"] == "noise" && !edit.contains("seed")) edit["seed"] = *seed;
       if (edit.is_object() && !edit.contains("name")) edit["name"] = join("edit ", edits.list().size() + i + 1);
       list.push_back(std::move(edit));
     }
     const Json file{{"version", 1}, {"model", fingerprint(folder.model)}, {"text", text_fingerprint(input)}, {"edits", std::move(list)}};
-    const EditFile read = edit_file_from_json(file.dump(), "--edit");
-    for (const Edit& edit : read.edits.list()) edits.add(edit);
+    try {
+      const EditFile read = edit_file_from_json(file.dump(), "--edit");
+      for (const Edit& edit : read.edits.list()) edits.add(edit);
+    } catch (const Error& error) {  // of what was typed, not of a file
+      throw Error(ErrorKind::argument, error.where(), error.what_happened(), error.advice());
+    }
   }
   for (const std::string& name : options.without) edits.remove(name);
   if (edits.empty()) throw Error(ErrorKind::argument, "edit", "there is no edit to make", "give an edit file with --edits, or --edit JSON");
@@ -300,9 +305,11 @@ void print(Output& out, const ModelFolder& folder, const Edited& result, const R
 // Models that edits take rows from, each loaded once.
 ModelOpener opener_of(const Options& options, const ModelFolder& folder) {
   const std::filesystem::path beside = options.file.empty() ? std::filesystem::path() : std::filesystem::path(options.file).parent_path();
-  return [open = open_models_in(beside, &folder), kept = std::make_shared<std::map<std::string, std::shared_ptr<const Model>>>()](const std::string& name) {
+  return [beside, open = open_models_in(beside, &folder), kept = std::make_shared<std::map<std::string, std::shared_ptr<const Model>>>()](const std::string& name) {
     std::shared_ptr<const Model>& model = (*kept)[name];
-    if (!model) model = open(name);
+    std::error_code code;
+    // Beside the edit file, or by the names that --model takes.
+    if (!model) model = open(std::filesystem::exists(beside / name / "config.json", code) ? name : std::filesystem::absolute(find_model(name)).string());
     return model;
   };
 }
@@ -332,7 +339,7 @@ void run(Options& options, const Globals& globals) {
     const Subject subject = read_subject(folder, all[i]);
     warn_of_unknown(subject);
     const EditInput input = input_of(subject);
-    const Edits edits = edits_of(options, folder, input);
+    const Edits edits = edits_of(options, folder, input, globals.seed);
     const Edits ready = with_token_ids(edits, folder);
     Edited result{run_edited(folder.model, ready, input, run_options, open), {}, {}};
     if (!options.save.empty()) save(options, folder, edits, input);

@@ -198,6 +198,11 @@ void print_like(Output& out, const HeadReport& report, const HeadPlace& head, co
 
 void run(const Options& options, const Globals& globals) {
   if (!options.behaviour.empty()) behaviour_named(options.behaviour);
+  // What these compare is not there by itself.
+  if (options.behaviour.starts_with("agreement") && !options.both)
+    throw Error(ErrorKind::argument, "--behaviour " + options.behaviour, "compares the two directions of each pair", "add --both");
+  if (options.behaviour.starts_with("alignment_error") && options.reference.empty())
+    throw Error(ErrorKind::argument, "--behaviour " + options.behaviour, "compares with word alignments that people made", "add --reference FILE");
   for (const std::string& name : options.outputs)
     if (!name.ends_with(".csv") && !name.ends_with(".json"))
       throw Error(ErrorKind::argument, name, "its ending is not known", "use .csv or .json");

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attend/inspect.h"
+#include "attribution_options.h"
 #include "commands.h"
 #include "input_output.h"
 #include "inspection_files.h"
@@ -22,6 +23,7 @@ struct Options {
   std::string why, rather_than, group = "word";
   std::int64_t at = -1;
   bool sequence = false, no_write = false, no_matrices = false;
+  AttributionFlags attribution;
   InspectionFiles files;
   int rows = 10;
 };
@@ -124,10 +126,14 @@ void print_effects(Output& out, const Subject& subject, const InspectReport& rep
   for (const MeasuredEdge& edge : std::span(report.edges).first(std::min(report.edges.size(), static_cast<std::size_t>(rows))))
     out.line("  " + padded(name_of(edge.edge.head), 20) + padded(edge_text(subject, edge.edge), 28) + padded(number(edge.weight), 9) +
              padded(number(edge.write), 9) + padded(number(edge.first_order), 13) + number(edge.exact));
+  // Which says something of the agreement: of all edges it would be another.
+  const char* const chosen = std::any_of(report.edges.begin(), report.edges.end(), [](const MeasuredEdge& edge) { return !std::isnan(edge.exact); })
+                                 ? ", those of the largest first-order effects"
+                                 : "";
   for (const RankAgreement& pair : report.agreement) {
-    char text[160];
-    std::snprintf(text, sizeof(text), "  rank agreement of %s and %s over %lld edges: %.3f", name_of(pair.first), name_of(pair.second),
-                  static_cast<long long>(pair.edges), pair.rank_correlation);
+    char text[200];
+    std::snprintf(text, sizeof(text), "  rank agreement of %s and %s over %lld edges%s: %.3f", name_of(pair.first), name_of(pair.second),
+                  static_cast<long long>(pair.edges), chosen, pair.rank_correlation);
     out.line(text);
   }
 }
@@ -141,6 +147,7 @@ void run(Options& options, const Globals& globals) {
     throw Error(ErrorKind::argument, "--exact", "needs something to measure effects on", "add --why TOKEN or --sequence");
   if (!options.rather_than.empty() && options.why.empty())
     throw Error(ErrorKind::argument, "--rather-than", "is given without --why", "add --why TOKEN");
+  options.inspect.attribution = options.attribution.chosen(!options.why.empty() || options.sequence);
   const std::vector<SubjectTexts> all = options.subject.read(folder);
   options.files.check(all.size(), !options.no_matrices);
   const bool printed = !globals.json && !options.files.any();
@@ -176,9 +183,10 @@ void run(Options& options, const Globals& globals) {
       if (i > 0) out.line("");
       for (const ShownText& text : report.inspection.texts) out.line(padded(text.name, 8) + running_text(text));
       for (const std::string& file : written) out.line(file);
-      for (std::size_t which = 0; printed && which < report.inspection.attentions.size(); ++which)
+      for (std::size_t which = 0; printed && which < report.readings.size(); ++which)
         print_rows(out, report.inspection, which, report.readings[which], terminal_columns(STDOUT_FILENO), colour);
       if (options.inspect.target) print_effects(out, subject, report, options.rows);
+      print_attributions(out, report.inspection, terminal_columns(STDOUT_FILENO), colour);
     }
     out.flush();
   }
@@ -194,7 +202,7 @@ void add_inspect(Command& program, Globals& globals) {
   command->add_list("--layers", options->inspect.layers, "Layers from 0, -1 the last (default: all)");
   command->add_list("--heads", options->inspect.heads, "Heads from 0, -1 the last (default: all)");
   command->add_flag("--mean-heads", options->inspect.mean_heads, "One matrix a layer: the mean over its heads");
-  command->add_option("--group", options->group, "Show tokens as token, character, word or blank-separated")->show_default();
+  command->add_option("--group", options->group, "Show tokens as token, character, word or blank (what stands between blanks)")->show_default();
   command->add_option("--source-words", options->inspect.source_words, "The source with blanks between its words, to group by these");
   command->add_option("--target-words", options->inspect.target_words, "The same of the target, or of the text of a single stack");
   command->add_flag("--no-matrices", options->no_matrices,
@@ -207,12 +215,15 @@ void add_inspect(Command& program, Globals& globals) {
   command->add_flag("--sequence", options->sequence, "Explain the log-probability of the whole text")->excludes("--why");
   command->add_option("--exact", options->inspect.exact, "Cut so many edges for real, those with the largest first-order effects")->type_name("N")->check(at_least(1));
   command->add_option("--rows", options->rows, "Edges listed")->show_default()->check(at_least(1));
+  options->attribution.add_to(*command);
   options->files.add_to(*command);
   command->footer(
       "Examples:\n"
       "  attend inspect 我喜欢学习中文。\n"
       "  attend inspect 我喜欢学习中文。 --why Chinese --exact 200\n"
       "  attend inspect 我喜欢学习中文。 --why Chinese --rather-than English --output why.svg --picture measures\n"
+      "  attend inspect 我喜欢学习中文。 --why Chinese --attribution integrated-gradients,rollout,value-zeroing\n"
+      "  attend inspect 我喜欢学习中文。 --why Chinese --attribution integrated-gradients --output words.svg --picture attribution\n"
       "  attend inspect --model tang-quatrains 床前明月光 --layers -1 --output page.html --output weights.npz\n"
       "  attend inspect --file long.txt --model tang-quatrains --output long.rows.csv --output long.heads.csv\n"
       "  attend inspect --file sentences.txt --attention cross --output pictures/line-{}.svg");

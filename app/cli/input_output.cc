@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attend/error.h"
+#include "attend/names.h"
 #include "attend/unicode.h"
 #include "terminal.h"
 
@@ -80,7 +81,7 @@ std::string checked_argument(const std::string& text, const std::string& what, b
   const std::size_t position = find_invalid_utf8(text);
   if (position == std::string::npos) return text;
   if (replace_invalid) return replace_invalid_utf8(text);
-  throw Error(ErrorKind::text, what, join("byte ", position + 1, " is not valid UTF-8"),
+  throw Error(ErrorKind::argument, what, join("byte ", position + 1, " is not valid UTF-8"),
               "give it in UTF-8, or have such bytes replaced with --replace-invalid");
 }
 
@@ -118,8 +119,13 @@ std::filesystem::path find_model(const std::string& name) {
       if (std::filesystem::exists(root / name / "config.json", code)) return root / name;
   std::string known;
   for (const std::string& shipped : shipped_models()) known += (known.empty() ? "" : ", ") + shipped;
+  if (std::filesystem::is_directory(name, code) && !std::filesystem::is_empty(name, code))
+    throw Error(ErrorKind::file, name, "is no model folder (it has no config.json)",
+                "weights of another program are brought in through a table of their names: import_model of attend/checkpoint.h");
+  const std::string near = nearest_name(name, shipped_models());
   throw Error(ErrorKind::file, name, "is no model folder (it has no config.json)",
-              known.empty() ? "give --model FOLDER" : join("give a folder, or one of the models that ship: ", known));
+              near.empty() ? known.empty() ? "give --model FOLDER" : join("give a folder, or one of the models that ship: ", known)
+                           : join("did you mean ", near, "? Models that ship: ", known));
 }
 
 }  // namespace attend::cli

@@ -60,7 +60,7 @@ struct InputOptions {
   void each_batch(std::size_t batch, const std::function<void(const LineBatch&)>& take) const;
 };
 
-// Text given on the command line; Error(text) calls it `what`. Ill-formed UTF-8 is replaced if asked for.
+// Text given on the command line; Error(argument) calls it `what`. Ill-formed UTF-8 is replaced if asked for.
 std::string checked_argument(const std::string& text, const std::string& what, bool replace_invalid);
 
 // --model: a folder, or the name of one that ships ("tatoeba-zh-en"), found beside the program.

@@ -34,18 +34,22 @@ std::vector<SubjectTexts> SubjectFlags::read(const ModelFolder& folder) const {
     }
     all.push_back(std::move(subject));
   };
-  for (const std::string& text : texts) add(text, false);
+  for (const std::string& text : texts) add(checked_argument(text, pair ? "source" : "text", read_options.replace_invalid), false);
   if (!file.empty()) {
     LineReader reader(file, read_options);
-    for (std::string line; reader.next(line);)
+    for (std::string line; reader.next(line);) {
+      if (const auto tabs = std::count(line.begin(), line.end(), '\t'); pair && tabs > 1)
+        throw Error(ErrorKind::text, join(file == "-" ? "standard input" : file, ":", reader.number()), join("has ", tabs, " tabs"),
+                    "a line is a source, or a source, a tab and a target");
       if (!line.empty()) add(line, true);
+    }
   }
   if (all.empty()) throw Error(ErrorKind::argument, "texts", "there is none", "give a text, or --file FILE");
   if (!target.empty()) {
     if (!pair) throw Error(ErrorKind::argument, "--target", "this model has one text only", "leave it out");
     if (all.size() > 1)
       throw Error(ErrorKind::argument, "--target", join("is given for ", all.size(), " sources"), "give one source, or a --file of source, tab, target");
-    all.front().target = target;
+    all.front().target = checked_argument(target, "--target", read_options.replace_invalid);
   }
   return all;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "attend/importance.h"
@@ -31,6 +32,8 @@ struct IntegratedGradientsOptions {
   // embedding is 0, which norms make much of: look at the completeness error. Features: the baseline's are 0.
   std::int32_t baseline_token = -1;
   std::vector<std::int32_t> kept;  // tokens that the baseline has, too: bos, eos, tags
+  // The whole baseline instead, with as many tokens as the input: for stacks whose vocabularies are not the same.
+  std::optional<ModelInput> baseline;
 };
 struct IntegratedGradients {
   TokenScores scores;
@@ -54,6 +57,12 @@ struct Rollout {
 // encoder's rollout E: decoder <- r decoder, cross <- r cross + (1 - r) C E, so a row of decoder and cross together sums
 // to 1. Error(argument) unless 0 <= residual <= 1.
 Rollout attention_rollout(const Model& model, const ModelInput& input, double residual = 0.5);
+
+// The rollout after every block, first to last; of decoder and cross after the block's cross-attention.
+struct RolloutLayers {
+  std::vector<Tensor> encoder, decoder, cross;
+};
+RolloutLayers rollout_by_layer(const Model& model, const ModelInput& input, double residual = 0.5);
 
 // ---- Value zeroing ------------------------------------------------------------------------------------------------------
 

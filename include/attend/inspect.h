@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attend/importance.h"
@@ -14,6 +15,24 @@
 #include "attend/words.h"
 
 namespace attend {
+
+// What users of other tools look for (attribution.h). Integrated gradients and gradient x input explain the target, token
+// by token (Inspection::attributions); rollout and value zeroing are attentions of their own in the inspection ("cross
+// rollout", "encoder value zeroing"), of all heads together, with the layers chosen.
+enum class AttributionMethod { integrated_gradients, gradient_input, rollout, value_zeroing };
+const char* name_of(AttributionMethod method);                    // "integrated-gradients", ...
+AttributionMethod attribution_method_named(std::string_view name);  // Error(argument) with the nearest name
+
+struct AttributionOptions {
+  std::vector<AttributionMethod> methods;
+  // What the baseline of integrated gradients reads in place of every token that is text: an entry of the vocabulary, or
+  // "zero", embeddings of 0. Empty: the pad token, else the unknown one, else zero.
+  std::string baseline;
+  // Points of the path. 0: doubled from 32 on until the completeness error is at most 1 % of what the input changes, up to
+  // 512.
+  std::int64_t steps = 0;
+  double residual = 0.5;  // share of the residual stream in a rollout
+};
 
 struct InspectOptions {
   // Which attentions: "encoder", "decoder", "cross"; empty: all that the model has. Layers and heads from 0, negative
@@ -29,6 +48,7 @@ struct InspectOptions {
   bool write = true;               // weight x norm of what it writes
   std::optional<Target> target;    // with it, first-order effects: of all edges, or without matrices of the largest
   std::int64_t exact = 0;          // so many edges with the largest first-order effects are cut and measured, too
+  AttributionOptions attribution;
   bool statistics = true;          // rows: entropy, mean distance, weight on first, self and previous token
   double least_share = 0;          // above 0: readings, of at least this share
   // For the matrices between tokens, each of which stays until those between groups are made of it; ranks of all edges take
@@ -42,7 +62,7 @@ struct Reading {
   double share = 0;
 };
 
-// How a target reads: "robots rather than machine at position 3".
+// How a target reads: "robots rather than machine after "love" (position 3)".
 std::string describe(const Target& target, const Subject& subject, const ModelFolder& folder);
 
 struct InspectReport {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -69,6 +70,22 @@ struct ShownAttention {
   std::vector<HeadMetric> metrics;
 };
 
+// What every token of the texts adds to a target: integrated gradients, gradient x input (attribution.h).
+struct TokenAttribution {
+  std::string name;  // "integrated_gradients", "gradient_input"
+  std::string unit;  // "logit", "nats"
+  // [texts, tokens]; a text that the method does not judge has none.
+  std::vector<std::vector<float>> values;
+  // Of integrated gradients: the target at the baseline, the sum of all values less (target - baseline), and how the
+  // path was cut. NaN and 0 of the others.
+  double target = 0;
+  double baseline = std::numeric_limits<double>::quiet_NaN(), completeness_error = std::numeric_limits<double>::quiet_NaN();
+  std::string baseline_name = {};  // what the baseline reads: "<unk>", "zero"
+  std::int64_t steps = 0;
+
+  double sum() const;
+};
+
 // A token of the vocabulary before and after edits.
 struct Outcome {
   ShownToken token;
@@ -79,10 +96,12 @@ struct Inspection {
   std::string model;               // name for the caption
   std::string fingerprint;         // of the model
   std::string target;              // what effects are measured on: "robots rather than machine"
+  std::int64_t target_query = -1;  // the token of the last text whose row the target is of; -1: none, or all
   std::vector<std::string> edits;  // those in force, by name
   std::string note;                // anything the caption should add: how words were merged, the corpus
   std::vector<ShownText> texts;
   std::vector<ShownAttention> attentions;
+  std::vector<TokenAttribution> attributions;
   std::vector<Outcome> outcomes;  // base against edited, in the order to show; empty without edits
   std::string outcome_unit = "logit";
 };
@@ -130,6 +149,8 @@ std::string lines_svg(const Inspection& inspection, const std::string& attention
 // Running text, each key coloured by what one query gives it.
 std::string text_svg(const Inspection& inspection, const Place& place, const std::string& measure, std::int64_t query,
                      const PictureOptions& options = {});
+// Running texts, each token coloured by what it adds to the target, with the sum and its error below.
+std::string attribution_svg(const Inspection& inspection, const std::string& attribution, const PictureOptions& options = {});
 // All layers (down) and heads (across) of an attention as small matrices on one scale, a metric below each ("" for
 // none).
 std::string wall_svg(const Inspection& inspection, const std::string& attention, const std::string& measure,
@@ -163,6 +184,8 @@ std::string csv_of_cells(const Inspection& inspection);
 std::string csv_of_rows(const Inspection& inspection);
 // One line a head: attention,layer,head and a column for every metric.
 std::string csv_of_heads(const Inspection& inspection);
+// One line a token: text,index,token and a column for every attribution.
+std::string csv_of_tokens(const Inspection& inspection);
 
 // One HTML page that holds all numbers and opens from disk without a network: coloured text, matrix, lines, one row and
 // all heads, linked by one selection, in English and Chinese, light and dark. It shows float32 to the last bit. Begins in
@@ -176,7 +199,8 @@ std::string json_of(const Inspection& inspection);
 std::string npy_of(std::span<const float> values, std::span<const std::int64_t> shape);
 std::string npy_of(std::span<const std::int32_t> values, std::span<const std::int64_t> shape);
 std::string npy_of(std::span<const std::uint8_t> values, std::span<const std::int64_t> shape);
-// All arrays in one .npz (stored, not compressed): cross/weight, cross/layers, cross/heads, cross/masked and so on.
+// All arrays in one .npz (stored, not compressed): cross/weight, cross/layers, cross/heads, cross/masked and so on, and
+// integrated_gradients/source.
 // Error(argument) above 4 GiB, which the format's plain form cannot hold.
 std::string npz_of(const Inspection& inspection);
 

@@ -56,7 +56,7 @@ struct TokenGroup {
 // The groups of a sequence stand in order and hold every token once. No token is cut: a token of two Chinese characters
 // is one group of two characters. Special tokens stay alone, but for an unknown token whose characters are known.
 enum class GroupBy {
-  token,
+  token,      // parts of a character by their bytes, <0xF0>
   character,  // fragments of a character joined, nothing more
   word,       // a word of letters or digits, with apostrophes and hyphens inside and its decimal point; punctuation
               // apart; every character of scripts without blanks (Chinese) apart. A blank opens the word after it.

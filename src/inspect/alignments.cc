@@ -206,13 +206,13 @@ const char* name_of(LinkRule rule) { return rule == LinkRule::largest ? "largest
 LinkRule link_rule_named(std::string_view name) {
   for (const LinkRule rule : {LinkRule::largest, LinkRule::threshold})
     if (name == name_of(rule)) return rule;
-  throw Error(ErrorKind::argument, "links_of", join("there is no rule \"", name, "\" for links"),
+  throw Error(ErrorKind::argument, "alignment", join("there is no rule \"", name, "\" for links"),
               "use largest or threshold");
 }
 
 void check(const LinkOptions& options) {
   if (options.rule == LinkRule::threshold && !(options.threshold > 0 && options.threshold <= 1))
-    throw Error(ErrorKind::argument, "links_of", join("a threshold of ", options.threshold, " is not possible"),
+    throw Error(ErrorKind::argument, "alignment", join("the threshold is ", options.threshold),
                 "use one above 0 and at most 1");
 }
 
@@ -220,7 +220,7 @@ Alignment links_of(std::span<const float> weights, std::span<const TokenGroup> t
                    std::span<const TokenGroup> source, const LinkOptions& options) {
   if (weights.size() != target.size() * source.size())
     throw Error(
-        ErrorKind::shape, "links_of",
+        ErrorKind::shape, "alignment",
         join(weights.size(), " weights for ", target.size(), " target groups and ", source.size(), " source groups"),
         "give the weights that merge() makes of these groups");
   check(options);

@@ -34,7 +34,7 @@ std::vector<std::int32_t> repeated(std::vector<std::int32_t> ids, std::int32_t f
   std::erase(ids, first);
   if (static_cast<std::int64_t>(ids.size()) < options.period)
     throw Error(
-        ErrorKind::argument, "repeated_items",
+        ErrorKind::argument, "repeated tokens",
         join("a period of ", options.period, " distinct tokens and a vocabulary of ", ids.size(), " for the ", stack),
         "use a shorter period");
   std::vector<std::int32_t> sequence;
@@ -101,7 +101,7 @@ HeadItem item_of(const ModelFolder& folder, std::string_view line) {
 std::vector<HeadItem> repeated_items(const Model& model, const RepeatedOptions& options) {
   const TransformerConfig& config = model.config();
   const auto refuse = [](const std::string& what, const char* advice) {
-    throw Error(ErrorKind::argument, "repeated_items", what, advice);
+    throw Error(ErrorKind::argument, "repeated tokens", what, advice);
   };
   if (options.items < 1 || options.period < 2 || options.repeats < 2)
     refuse(join(options.items, " items of ", options.period, " tokens ", options.repeats, " times"),

@@ -112,7 +112,7 @@ Behaviour behaviour_named(std::string_view name) {
   for (const std::string& one : names) all += all.empty() ? one : ", " + one;
   throw Error(ErrorKind::argument, "heads",
               join("there is no behaviour \"", replace_invalid_utf8(name.substr(0, 100)), "\""),
-              near.empty() ? "use one of " + all : join("did you mean ", near, "?"));
+              near.empty() ? "use one of " + all : join("did you mean ", near, "? There are ", all));
 }
 
 bool smaller_is_more(Behaviour behaviour) {
@@ -321,7 +321,7 @@ HeadReport report_from_json(const std::string& text, const std::string& where) {
       return true;
     });
   } catch (const nlohmann::json::exception& error) {
-    refuse(join("is not JSON: ", error.what()));
+    refuse(join("is not JSON: ", json_reason(error)));
   }
   if (!json.is_object()) refuse("is not an object");
   const auto at = [&](const Json& object, const char* key) -> const Json& {

@@ -10,6 +10,7 @@
 #include "attend/error.h"
 #include "attend/statistics.h"
 #include "core/names.h"
+#include "inspect/attribution/attributions.h"
 #include "inspect/importance/target.h"
 
 namespace attend {
@@ -44,7 +45,11 @@ std::vector<AttentionPart> chosen_parts(const TransformerConfig& config, const s
     }
     std::string known;
     for (const AttentionPart& part : all) known += (known.empty() ? "" : ", ") + part.name;
-    throw Error(ErrorKind::argument, "attentions", join("the model has no attention \"", name.substr(0, 40), "\""), "it has " + known);
+    std::vector<std::string> of_model;
+    for (const AttentionPart& part : all) of_model.push_back(part.name);
+    const std::string near = nearest_name(name.substr(0, 40), of_model);
+    throw Error(ErrorKind::argument, "attentions", join("the model has no attention \"", name.substr(0, 40), "\""),
+                join(near.empty() ? "" : join("did you mean ", near, "? "), "it has ", known));
   }
   return chosen;
 }
@@ -236,6 +241,14 @@ std::string token_text(std::int32_t token, const ModelFolder& folder) {
   return text.size() > 1 && text.front() == ' ' ? text.substr(1) : text;
 }
 
+// A decoder's row gives the token after it, an encoder's the token it stands for.
+std::string place_of(std::int64_t position, const Subject& subject) {
+  const std::vector<Piece>& pieces = subject.target.empty() ? subject.source : subject.target;
+  if (position < 0 || position >= static_cast<std::int64_t>(pieces.size())) return join("at position ", position);
+  const Piece& piece = pieces[static_cast<std::size_t>(position)];
+  return join(subject.target.empty() ? "at \"" : "after \"", piece.text.empty() ? piece.raw : piece.text, "\" (position ", position, ")");
+}
+
 }  // namespace
 
 ShownText shown_text(const std::string& name, const std::vector<TokenGroup>& groups, const std::vector<Piece>& pieces) {
@@ -253,9 +266,9 @@ std::string describe(const Target& target, const Subject& subject, const ModelFo
   const std::size_t rows = subject.target.empty() ? subject.source.size() : subject.target.size();
   const std::int64_t position = target.position < 0 ? static_cast<std::int64_t>(rows) - 1 : target.position;
   switch (target.kind) {
-    case Target::Kind::logit: return join("logit of ", token_text(target.token, folder), " at position ", position);
+    case Target::Kind::logit: return join("logit of ", token_text(target.token, folder), ' ', place_of(position, subject));
     case Target::Kind::difference:
-      return join(token_text(target.token, folder), " rather than ", token_text(target.other, folder), " at position ", position);
+      return join(token_text(target.token, folder), " rather than ", token_text(target.other, folder), ' ', place_of(position, subject));
     case Target::Kind::log_probability: return "log-probability of the text";
     case Target::Kind::class_logit: return "logit of " + class_name(target.token);
     case Target::Kind::class_difference: return class_name(target.token) + " rather than " + class_name(target.other);
@@ -275,7 +288,14 @@ InspectReport inspect(const ModelFolder& folder, const std::string& model, const
   Inspection& shown = report.inspection;
   shown.model = model;
   shown.fingerprint = fingerprint(folder.model);
-  if (options.target) shown.target = describe(*options.target, subject, folder);
+  if (options.target) {
+    shown.target = describe(*options.target, subject, folder);
+    const std::vector<TokenGroup>& rows = target.groups.empty() ? source.groups : target.groups;
+    const std::int64_t row = options.target->position < 0 ? rows.back().end - 1 : options.target->position;
+    for (std::size_t group = 0; group < rows.size(); ++group)
+      if ((options.target->kind == Target::Kind::logit || options.target->kind == Target::Kind::difference) && rows[group].begin <= row && row < rows[group].end)
+        shown.target_query = static_cast<std::int64_t>(group);
+  }
   const bool pair = config.encoder && config.decoder;
   if (!source.pieces.empty()) shown.texts.push_back(shown_text(pair ? "source" : "text", source.groups, source.pieces));
   if (!target.pieces.empty()) shown.texts.push_back(shown_text(pair ? "target" : "text", target.groups, target.pieces));
@@ -371,6 +391,7 @@ InspectReport inspect(const ModelFolder& folder, const std::string& model, const
     attention.metrics = std::move(metrics);
     shown.attentions.push_back(std::move(attention));
   }
+  add_attributions(folder, subject, options, source.groups, target.groups, shown);
   check(shown);
   return report;
 }

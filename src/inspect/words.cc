@@ -133,7 +133,8 @@ std::vector<TokenGroup> groups_at(std::span<const Piece> pieces, std::span<const
     one.text += shown(bytes);
     if (members.size() == 1) {
       one.role = members[0].role;
-      one.text = members[0].text;
+      // A part of a character by its bytes: the character itself would be told of one part only.
+      one.text = members[0].fragments > 1 ? members[0].raw : members[0].text;
     }
     one.first_word = words;
     one.end_word = words += word;

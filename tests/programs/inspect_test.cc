@@ -164,7 +164,7 @@ TEST_F(See, InspectPrintsWhatEachWordLooksAtAndWhatMatters) {
   for (const char* part : {"encoder: what each word looks at", "decoder: what each word looks at", "cross: what each target word looks at"})
     EXPECT_NE(plain.out.find(part), std::string::npos) << part;
   const Result why = must("inspect " + source + " --why Chinese --rather-than English --exact 30 --rows 3");
-  EXPECT_TRUE(std::regex_search(why.out, std::regex("Chinese rather than English at position 3 = [0-9.]+\n"))) << why.out;
+  EXPECT_TRUE(std::regex_search(why.out, std::regex("Chinese rather than English after \"[^\"]+\" .position 3. = [0-9.]+\n"))) << why.out;
   for (const char* part : {"first order", "exact", "rank agreement of weight and exact over 30 edges", "rank agreement of first_order and exact"})
     EXPECT_NE(why.out.find(part), std::string::npos) << part << why.out;
   int edges = 0;

@@ -121,6 +121,12 @@ TEST_P(Attribution, IntegratedGradientsFollowTheTextbookPath) {
       sum += of(found.scores, stack)[row];
     }
   }
+  // The same baseline, given as a whole.
+  IntegratedGradientsOptions whole;
+  whole.steps = 3;
+  whole.baseline = other;
+  EXPECT_EQ(integrated_gradients(model, input, target, whole).scores.source, found.scores.source);
+  EXPECT_EQ(integrated_gradients(model, input, target, whole).scores.ids, found.scores.ids);
   EXPECT_NEAR(found.completeness_error, sum - (found.target - found.baseline), 1e-9);
   EXPECT_EQ(of(found.scores, model.config().decoder ? "decoder" : "encoder")[0], 0) << "a token that the baseline has, too";
   // Enough points make the sum whole; ReLU has kinks, which no quadrature likes.
@@ -173,12 +179,22 @@ TEST_P(Attribution, RolloutMultipliesTheMeansOfTheTextbook) {
           mean[query][static_cast<std::size_t>(key)] += weight / static_cast<double>(model.config().heads);
     return mean;
   };
+  // The last of what every layer leaves.
+  const RolloutLayers layers = rollout_by_layer(model, input, residual);
+  for (const auto& [all, last] : {std::pair{&layers.encoder, &found.encoder}, std::pair{&layers.decoder, &found.decoder}, std::pair{&layers.cross, &found.cross}}) {
+    EXPECT_EQ(all->size(), last->defined() ? 2u : 0u);
+    if (last->defined()) {
+      EXPECT_EQ(all->back().to_vector(), last->to_vector());
+    }
+  }
   Matrix encoder, decoder, cross;
   const std::size_t n = input.source.size(), m = input.ids.size();
   if (model.config().encoder) {
     encoder = unit(n);
-    for (int layer = 0; layer < 2; ++layer)
+    for (int layer = 0; layer < 2; ++layer) {
       encoder = multiplied(mixed(unit(n), residual, mean_of(StackKind::encoder, layer, Part::self, n, n)), encoder);
+      expect_matrix(layers.encoder[static_cast<std::size_t>(layer)], encoder, "encoder after a layer");
+    }
     expect_matrix(found.encoder, encoder, "encoder");
   } else {
     EXPECT_FALSE(found.encoder.defined());
@@ -189,10 +205,13 @@ TEST_P(Attribution, RolloutMultipliesTheMeansOfTheTextbook) {
   for (int layer = 0; layer < 2; ++layer) {
     const Matrix step = mixed(unit(m), residual, mean_of(StackKind::decoder, layer, Part::self, m, m));
     decoder = multiplied(step, decoder);
-    if (!model.config().encoder) continue;
-    cross = multiplied(step, cross);
-    cross = mixed(cross, residual, multiplied(mean_of(StackKind::decoder, layer, Part::cross, m, n), encoder));
-    decoder = mixed(decoder, residual, Matrix(m, std::vector<double>(m, 0.0)));
+    if (model.config().encoder) {
+      cross = multiplied(step, cross);
+      cross = mixed(cross, residual, multiplied(mean_of(StackKind::decoder, layer, Part::cross, m, n), encoder));
+      decoder = mixed(decoder, residual, Matrix(m, std::vector<double>(m, 0.0)));
+      expect_matrix(layers.cross[static_cast<std::size_t>(layer)], cross, "cross after a layer");
+    }
+    expect_matrix(layers.decoder[static_cast<std::size_t>(layer)], decoder, "decoder after a layer");
   }
   expect_matrix(found.decoder, decoder, "decoder");
   if (!model.config().encoder) return;
@@ -283,6 +302,10 @@ TEST(AttributionRefuses, WhatHasNoMeaning) {
   expect_error([&] { integrated_gradients(model, input, logit_of(1), options); }, "token is -2");
   options.baseline_token = 19;
   expect_error([&] { integrated_gradients(model, input, logit_of(1), options); }, "token id 19");
+  options = {};
+  options.baseline = ModelInput{};
+  options.baseline->ids = {1, 2};
+  expect_error([&] { integrated_gradients(model, input, logit_of(1), options); }, "the baseline has 0 and 2 tokens");
   expect_error([&] { value_zeroing(model, input, {{StackKind::decoder, 0, Part::self, 2}}); }, "decoder.0.self.2 is one head");
   expect_error([&] { input_gradients(model, {}, logit_of(1)); }, "no ids");
 }

@@ -94,7 +94,7 @@ TEST(Edits, RefuseFieldsAndValuesTheirKindDoesNotHave) {
   refuse({.name = "a", .kind = K::evict, .at = "decoder.0.self"}, {"no keys are given"});
   refuse({.name = "a", .kind = K::window, .at = "decoder.0.self"}, {"size is 0"});
   refuse({.name = "a", .kind = K::mean, .at = "decoder.0.input"}, {"no reference texts"});
-  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input"}, {"neither a text nor a model"});
+  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input"}, {"neither a text nor a model nor positions"});
   refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .texts = {{{1}, {1}, {}, {}}, {{1}, {1}, {}, {}}}}, {"2 texts are given"});
   refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .positions = {{1, 3}}, .texts = {{{1}, {1}, {}, {}}}, .from_positions = {{4}}},
          {"one position for each of positions"});
@@ -117,7 +117,8 @@ TEST(Edits, NameWhatTheModelHasWhenAPlaceDoesNotExist) {
   refuse({.name = "a", .kind = K::zero, .at = "decoder.7.output"},
          {"edit 'a'", "no site of rows 'decoder.7.output'", "decoder.0.output", "encoder layers 0 to 1, decoder layers 0 to 2"});
   refuse({.name = "a", .kind = K::zero, .at = "decoder.0.self.valeu"}, {"the nearest are decoder.0.self.value"});
-  refuse({.name = "a", .kind = K::zero, .at = "decoder.0.self.weights"}, {"no site of rows"});
+  refuse({.name = "a", .kind = K::zero, .at = "decoder.0.self.weights"}, {"holds weights between queries and keys, not rows", "lock", "at 'decoder.0.self'"});
+  refuse({.name = "a", .kind = K::zero, .at = "decoder.9.self.value"}, {"no site of rows"});
   refuse({.name = "a", .kind = K::zero, .at = "decoder.0.self.rotated_key"}, {"no site of rows"});
   refuse({.name = "a", .kind = K::set, .at = "encoder.0.cross", .value = 1}, {"no attention 'encoder.0.cross'", "the nearest are decoder.0.cross"});
   refuse({.name = "a", .kind = K::window, .at = "decoder.0.cross", .size = 3}, {"no self-attention 'decoder.0.cross'", "decoder.0.self"});
@@ -399,6 +400,18 @@ TEST(Edits, OpenOtherModelsBesideTheFile) {
   beside.beside_edited = &here;
   run_edited(own.model, edits, input, beside, open_models_in(base));
   EXPECT_EQ(here.value(site).to_vector(), there.value(site).to_vector());
+  // From the run itself, at other positions.
+  Edits moved;
+  moved.add({.name = "m", .kind = K::patch, .at = "decoder.0.output", .positions = {{3}}, .from_positions = {{1}}});
+  Recorder base_rows({site}), moved_rows({site});
+  EditRunOptions both;
+  both.beside_base = &base_rows;
+  both.beside_edited = &moved_rows;
+  run_edited(own.model, moved, input, both);
+  for (std::int64_t i = 0; i < base_rows.value(site).width(); ++i) {
+    EXPECT_EQ(moved_rows.value(site).at(3, i), base_rows.value(site).at(1, i));
+    EXPECT_EQ(moved_rows.value(site).at(2, i), base_rows.value(site).at(2, i));
+  }
   std::filesystem::remove_all(base);
   expect_message([] { open_models_in("/nowhere")("other"); }, {"/nowhere/other"});
 }
@@ -461,7 +474,10 @@ TEST(EditFiles, RefuseWhatTheyDoNotKnow) {
   refuse_edit(R"({"name": "a", "kind": "lock", "at": "decoder.0.self", "value": "1"})", {"a finite number"});
   refuse_edit(R"({"name": "a", "kind": "lock", "at": "decoder.0.self", "value": 1e300})", {"a finite number"});
   refuse_edit(R"({"name": "a", "kind": "lock", "at": "decoder.0.self", "value": 2})", {"edits[0]", "between 0 and 1"});
-  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "heads": []})", {"leave it out for all"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "heads": []})", {"is an empty list", "leave it out for all"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "keys": []})", {"keys: is an empty list"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "keys": ["中文"]})", {"holds \"中文\""});
+  refuse_edit(R"({"name": "a", "kind": "patch", "at": "x", "texts": ["他来"]})", {"texts[0]: holds \"他来\"", "{\"source\": \"...\""});
   refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "heads": [1.5]})", {"heads", "1.5"});
   refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "heads": [-1]})", {"heads", "-1"});
   refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "positions": [[1]]})", {"[5, 9] for 5 to 8"});

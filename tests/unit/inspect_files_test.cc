@@ -173,6 +173,21 @@ TEST(InspectFiles, CsvOfRowsAndHeads) {
   EXPECT_EQ(heads[6][2], "3");
 }
 
+TEST(InspectFiles, CsvOfTokensHasEveryAttribution) {
+  const Inspection inspection = inspection_of(3, hostile_tokens().size(), false, hostile_tokens());
+  const auto records = parse_csv(csv_of_tokens(inspection));
+  ASSERT_EQ(records.at(0), (std::vector<std::string>{"text", "index", "token", "integrated_gradients", "gradient_input"}));
+  ASSERT_EQ(records.size(), 1 + hostile_tokens().size() + 3);
+  for (std::size_t i = 1; i < records.size(); ++i) {
+    const std::size_t text = i > hostile_tokens().size() ? 1 : 0, token = i - 1 - text * hostile_tokens().size();
+    EXPECT_EQ(records[i][0], inspection.texts[text].name);
+    EXPECT_EQ(records[i][1], std::to_string(token));
+    EXPECT_EQ(records[i][2], replace_invalid_utf8(inspection.texts[text].tokens[token].text));
+    EXPECT_TRUE(same_bits(std::stof(records[i][3]), inspection.attributions[0].values[text][token]));
+    EXPECT_EQ(records[i][4].empty(), text == 0);
+  }
+}
+
 TEST(InspectFiles, JsonHoldsEverything) {
   Inspection inspection = inspection_of(hostile_tokens().size(), 5, true, hostile_tokens());
   inspection.edits = {"cut \"x\"", "]]>"};
@@ -213,6 +228,14 @@ TEST(InspectFiles, JsonHoldsEverything) {
   EXPECT_TRUE(same_bits(attention["metrics"][0]["values"][1][2].get<float>(),
                         inspection.attentions[0].metrics[0].values.back()));
   EXPECT_EQ(json["outcomes"][0]["base"], 2.5);
+  const auto& attribution = json["attributions"][0];
+  EXPECT_EQ(attribution["name"], "integrated_gradients");
+  EXPECT_EQ(attribution["baseline"], 0.25);
+  EXPECT_EQ(attribution["completeness_error"], 0.125);
+  EXPECT_EQ(attribution["steps"], 64);
+  EXPECT_TRUE(same_bits(attribution["values"][1][queries - 1].get<float>(), inspection.attributions[0].values[1].back()));
+  EXPECT_TRUE(json["attributions"][1]["values"][0].is_null());
+  EXPECT_TRUE(json["attributions"][1]["baseline"].is_null());
   EXPECT_TRUE(nlohmann::json::parse(json_of(inspection_of(1, 1)))["attentions"][0]["masked"].is_null());
 }
 
@@ -239,7 +262,12 @@ TEST(InspectFiles, Npy) {
 TEST(InspectFiles, NpzHoldsEveryArray) {
   const Inspection inspection = inspection_of(3, 4, true);
   const auto files = parse_zip(npz_of(inspection));
-  ASSERT_EQ(files.size(), 8u);
+  ASSERT_EQ(files.size(), 12u);
+  const Array tokens = parse_npy(files.at("integrated_gradients/target.npy"));
+  EXPECT_EQ(tokens.shape, std::vector<std::int64_t>{3});
+  EXPECT_EQ(std::memcmp(tokens.data.data(), inspection.attributions[0].values[1].data(), 12), 0);
+  EXPECT_EQ(parse_npy(files.at("integrated_gradients/sums.npy")).shape, std::vector<std::int64_t>{3});
+  EXPECT_FALSE(files.contains("gradient_input/source.npy"));
   const Array weight = parse_npy(files.at("cross/weight.npy"));
   EXPECT_EQ(weight.shape, (std::vector<std::int64_t>{2, 3, 3, 4}));
   EXPECT_EQ(std::memcmp(weight.data.data(), inspection.attentions[0].measures[0].values.data(), weight.data.size()), 0);
@@ -256,6 +284,7 @@ TEST(InspectFiles, NpzNamesStayInsideAndApart) {
   inspection.attentions[0].measures[0].name = "../../a";
   inspection.attentions[0].measures[1].name = "..\\..\\a";
   inspection.attentions[0].measures[2].name = ".._.._a";
+  inspection.attributions.clear();
   const auto files = parse_zip(npz_of(inspection));
   EXPECT_EQ(files.size(), 7u);
   for (const auto& [name, bytes] : files) {
@@ -304,6 +333,9 @@ TEST(InspectFiles, PageHoldsEveryBit) {
   EXPECT_EQ(std::vector<std::uint8_t>(masked.begin(), masked.end()), inspection.attentions[0].masked);
   EXPECT_EQ(data["texts"][1]["tokens"].size(), 7u);
   EXPECT_EQ(data["outcomes"][0]["edited"], 1.25);
+  const std::string scores = from_base64(data["attributions"][0]["values"][0]);
+  ASSERT_EQ(scores.size(), 5 * sizeof(float));
+  EXPECT_EQ(std::memcmp(scores.data(), inspection.attributions[0].values[0].data(), scores.size()), 0);
   EXPECT_EQ(data["ramps"]["dark_signed"].get<std::string>().size(), 256u * 6);
 }
 
@@ -314,6 +346,7 @@ TEST(InspectFiles, PageIsSealed) {
   inspection.fingerprint = inspection.target = inspection.note = "</script><!--<script>";
   inspection.edits = {"</script>"};
   inspection.outcomes[0].token.text = "</script>";
+  inspection.attributions[0].name = inspection.attributions[0].unit = inspection.attributions[0].baseline_name = "</script>";
   inspection.attentions[0].measures[0].name = "</script>";
   const std::string page = html_of(inspection);
   // Foreign text opens and closes nothing: as many tags as in a page of plain words.

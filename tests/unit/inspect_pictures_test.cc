@@ -31,6 +31,7 @@ std::vector<std::pair<std::string, std::string>> pictures_of(const Inspection& i
           {"lines", lines_svg(inspection, "cross", 2, {3}, "weight", -1, options)},
           {"lines of a query", lines_svg(inspection, "cross", 2, {3}, "first_order", 0, options)},
           {"lines of heads", lines_svg(inspection, "cross", 2, {0, 3}, "weight", 0, options)},
+          {"attribution", attribution_svg(inspection, "integrated_gradients", options)},
           {"wall", wall_svg(inspection, "cross", "weight", "mean entropy", options)},
           {"wall of effects", wall_svg(inspection, "cross", "exact", "", options)}};
 }
@@ -212,6 +213,7 @@ TEST(InspectPictures, LongInputBecomesAnImageOfReasonableSize) {
   attention.heads = {3};
   attention.statistics.clear();
   attention.metrics.clear();
+  inspection.attributions.clear();
   attention.measures.resize(1);
   std::vector<float>& values = attention.measures[0].values;
   values.resize(1500 * 1300);
@@ -301,6 +303,84 @@ TEST(InspectPictures, BarsAreAsHighAsTheirNumbers) {
   EXPECT_NEAR(heights.at("layer 0, head 3: 0.5"), two / 4, 1);
   EXPECT_NEAR(heights.at("layer 2, head 0: -1"), two / 2, 1);
   EXPECT_EQ(heights.at("layer 2, head 3: 2"), two);
+}
+
+TEST(InspectPictures, AttributionsColourEveryTokenByItsSign) {
+  const Inspection inspection = inspection_of(4, 5);
+  const std::string svg = attribution_svg(inspection, "integrated_gradients");
+  const TokenAttribution& attribution = inspection.attributions[0];
+  std::vector<std::string> fills;
+  std::string words;
+  for (const XmlElement& element : parse_xml(svg)) {
+    if (element.name == "rect" && element.attributes.contains("rx")) fills.push_back(element.attributes.at("fill"));
+    words += element.text + "\n";
+  }
+  ASSERT_EQ(fills.size(), 9u);
+  const pictures::Scale scale = pictures::scale_for(MeasureKind::effect, 1, false);
+  std::size_t token = 0;
+  for (const std::vector<float>& text : attribution.values)
+    for (const float value : text)
+      EXPECT_EQ(fills[token++], pictures::hexadecimal(pictures::ramp(Theme::light, true)[static_cast<std::size_t>(scale.index(value))]));
+  for (const char* part : {"Integrated gradients: cats rather than dogs", "target 3.500", "at the baseline (<unk>) 0.250", "completeness error 0.125", "64 steps"})
+    EXPECT_NE(words.find(part), std::string::npos) << part << " in " << words;
+  EXPECT_EQ(kind_of_refusal([&] { attribution_svg(inspection, "integrated"); }), ErrorKind::argument);
+  // A text that the method does not judge is not shown.
+  std::size_t boxes = 0;
+  for (const XmlElement& element : parse_xml(attribution_svg(inspection, "gradient_input"))) boxes += element.name == "rect" && element.attributes.contains("rx");
+  EXPECT_EQ(boxes, 4u);
+}
+
+TEST(InspectPictures, LongTextsHaveTheStrongestLinesOnly) {
+  const auto lines_of = [](const std::string& svg) {
+    std::map<std::string, int> lines;  // of each query, by the tooltip "query -> key: value"
+    for (const XmlElement& element : parse_xml(svg))
+      if (const std::size_t arrow = element.text.find(" \u2192 "); element.name == "title" && arrow != std::string::npos) ++lines[element.text.substr(0, arrow)];
+    return lines;
+  };
+  std::vector<std::string> words;
+  for (int i = 0; i < 100; ++i) words.push_back("w" + std::to_string(i));
+  const Inspection inspection = inspection_of(50, 70, false, words);
+  const auto all = lines_of(lines_svg(inspection, "cross", 2, {3}, "weight"));
+  EXPECT_EQ(all.size(), 50u);
+  for (const auto& [query, count] : all) EXPECT_EQ(count, 2) << query;
+  const std::string focused = lines_svg(inspection, "cross", 2, {3}, "weight", 7);
+  EXPECT_EQ(lines_of(focused).size(), 1u);
+  EXPECT_GT(lines_of(focused).at("w8"), 2) << "all lines of the query that is brought out";
+  std::string caption = words_in(parse_xml(focused));
+  std::replace(caption.begin(), caption.end(), '\n', ' ');
+  EXPECT_NE(caption.find("lines of the query marked only"), std::string::npos) << caption;
+}
+
+TEST(InspectPictures, EffectsBesideEachOtherShareAScale) {
+  Inspection inspection = inspection_of(4, 5);
+  for (float& value : inspection.attentions[0].measures[2].values) value *= 4;  // exact
+  const std::string svg = measures_svg(inspection, place, {"weight", "first_order", "exact"});
+  std::vector<std::string> ends;  // of the colour bars
+  for (const XmlElement& element : parse_xml(svg))
+    if (element.name == "text" && element.text.starts_with('+')) ends.push_back(element.text);
+  ASSERT_EQ(ends.size(), 4u) << "the half and the end of two signed bars";
+  EXPECT_EQ(ends[0], ends[2]);
+  EXPECT_EQ(ends[1], ends[3]);
+}
+
+TEST(InspectPictures, WallOfFewTokensNamesThem) {
+  const auto labels = [](const Inspection& inspection) {
+    std::multiset<std::string> texts;
+    for (const XmlElement& element : parse_xml(wall_svg(inspection, "cross", "weight", "")))
+      if (element.name == "text") texts.insert(element.text);
+    return texts;
+  };
+  // Three heads across have the keys above each, two layers down have the queries beside each.
+  EXPECT_EQ(labels(inspection_of(3, 4, false, {"a", "b", "c", "d"})).count("d"), 3u + 2u);
+  EXPECT_EQ(labels(inspection_of(3, 4, false, {"a", "b", "c", "d"})).count("a"), 3u);
+  EXPECT_EQ(labels(inspection_of(3, 40, false, {"a", "b", "c", "d"})).count("a"), 0u);
+}
+
+TEST(InspectPictures, TextIsAsWideAsItsWords) {
+  const auto width_of = [](const std::string& svg) { return std::stod(parse_xml(svg).at(0).attributes.at("width")); };
+  EXPECT_LT(width_of(text_svg(inspection_of(2, 3), place, "weight", 0)), 600);
+  EXPECT_LE(width_of(text_svg(inspection_of(2, 60), place, "weight", 0)), 720);
+  EXPECT_GT(width_of(text_svg(inspection_of(2, 60), place, "weight", 0)), 600);
 }
 
 TEST(InspectPictures, RowLinesBreakWhereNumbersAreMissing) {

@@ -59,7 +59,7 @@ TEST(Pieces, OneChineseCharacterOverThreeBytesIsShownOnce) {
   EXPECT_EQ(pieces[0].fragments, 1);
   EXPECT_EQ(pieces[1].raw, "<0xE9>");
   EXPECT_EQ(texts(group(pieces, GroupBy::character)), (Texts{"a", "龘", "b"}));
-  EXPECT_EQ(group(pieces, GroupBy::token).size(), 5u);
+  EXPECT_EQ(texts(group(pieces, GroupBy::token)), (Texts{"a", "<0xE9>", "<0xBE>", "<0x98>", "b"})) << "no token is nameless";
 }
 
 TEST(Pieces, BytesThatJoinToNothingStandAlone) {
@@ -152,7 +152,11 @@ TEST(Pieces, SpellTheirText) {
           for (const char c : line) wanted += c == ' ' ? "" : std::string(1, c);
           for (std::size_t at; (at = spelled.find("\xE2\x90\xA3")) != std::string::npos;) spelled.erase(at, 3);
           ASSERT_EQ(next, static_cast<std::int64_t>(pieces.size()));
-          ASSERT_EQ(spelled, wanted) << folder;
+          // A token that is a part of a character is told by its byte.
+          const bool torn = by == GroupBy::token && spelled.find("<0x") != std::string::npos;
+          if (!torn) {
+            ASSERT_EQ(spelled, wanted) << folder;
+          }
           if (by != GroupBy::token) {
             ASSERT_EQ(find_invalid_utf8(spelled), std::string::npos);
           }

@@ -24,7 +24,9 @@ Tensor identity(std::int64_t size) {
 // rows: besides the rolled matrices only one mean over heads is held.
 class RolloutProbe : public Probe {
  public:
-  RolloutProbe(const Model& model, float residual) : model_(model), residual_(residual), cross_(model.config().encoder.has_value()) {}
+  // `layers`, if any, is given the rollout after every block.
+  RolloutProbe(const Model& model, float residual, RolloutLayers* layers)
+      : model_(model), residual_(residual), cross_(model.config().encoder.has_value()), layers_(layers) {}
 
   bool wants(const Site& site) const override {
     const bool rotated = model_.config().positions == PositionKind::rotary && site.part == Part::self;
@@ -41,11 +43,13 @@ class RolloutProbe : public Probe {
     if (visit.site.stack == StackKind::encoder) {
       if (!result.encoder.defined()) result.encoder = identity(queries);
       step(mean, result.encoder);
+      if (layers_) layers_->encoder.push_back(result.encoder);
       return;
     }
     if (visit.site.part == Part::cross) {
       result.decoder = scale(result.decoder, residual_);
       result.cross = add(scale(result.cross, residual_), scale(matrix_product(mean, result.encoder), 1 - residual_));
+      end_block();
       return;
     }
     if (!result.decoder.defined()) {
@@ -54,6 +58,7 @@ class RolloutProbe : public Probe {
     }
     step(mean, result.decoder);
     if (cross_) step(mean, result.cross);
+    else end_block();
   }
 
   Rollout result;
@@ -92,6 +97,12 @@ class RolloutProbe : public Probe {
     return mean;
   }
 
+  void end_block() {
+    if (!layers_) return;
+    layers_->decoder.push_back(result.decoder);
+    if (cross_) layers_->cross.push_back(result.cross);
+  }
+
   void step(const Tensor& mean, Tensor& rolled) const {
     rolled = add(scale(rolled, residual_), scale(matrix_product(mean, rolled), 1 - residual_));
   }
@@ -101,8 +112,21 @@ class RolloutProbe : public Probe {
   const Model& model_;
   const float residual_;
   const bool cross_;
+  RolloutLayers* const layers_;
   Tensor query_;
 };
+
+Rollout roll(const Model& model, const ModelInput& input, double residual, RolloutLayers* layers) {
+  check_input(model, input, "rollout");
+  if (!(residual >= 0 && residual <= 1))
+    throw Error(ErrorKind::argument, "rollout", join("residual is ", residual), "a share from 0 to 1");
+  const NoGradientScope no_gradients;
+  RolloutProbe probe(model, static_cast<float>(residual), layers);
+  RunOptions options;
+  options.probe = &probe;
+  decode_input(model, input, encode_input(model, input, options), options);
+  return std::move(probe.result);
+}
 
 // ---- Value zeroing ------------------------------------------------------------------------------------------------------
 
@@ -139,16 +163,12 @@ double cosine_distance(const float* a, const float* b, std::int64_t width) {
 
 }  // namespace
 
-Rollout attention_rollout(const Model& model, const ModelInput& input, double residual) {
-  check_input(model, input, "attention_rollout");
-  if (!(residual >= 0 && residual <= 1))
-    throw Error(ErrorKind::argument, "attention_rollout", join("residual is ", residual), "a share from 0 to 1");
-  const NoGradientScope no_gradients;
-  RolloutProbe probe(model, static_cast<float>(residual));
-  RunOptions options;
-  options.probe = &probe;
-  decode_input(model, input, encode_input(model, input, options), options);
-  return std::move(probe.result);
+Rollout attention_rollout(const Model& model, const ModelInput& input, double residual) { return roll(model, input, residual, nullptr); }
+
+RolloutLayers rollout_by_layer(const Model& model, const ModelInput& input, double residual) {
+  RolloutLayers layers;
+  roll(model, input, residual, &layers);
+  return layers;
 }
 
 std::vector<ZeroedValues> value_zeroing(const Model& model, const ModelInput& input, std::vector<HeadPlace> attentions) {
@@ -162,7 +182,7 @@ std::vector<ZeroedValues> value_zeroing(const Model& model, const ModelInput& in
   for (const HeadPlace& place : attentions) {
     check_place(model, place, true, "value_zeroing");
     if (place.head >= 0)
-      throw Error(ErrorKind::argument, "value_zeroing", join(name_of(place), " is one head"), "values are zeroed in all heads of an attention");
+      throw Error(ErrorKind::argument, "value zeroing", join(name_of(place), " is one head"), "values are zeroed in all heads of an attention");
     sites.push_back({place.stack, place.layer, Part::block, Point::input});
   }
   Recorder recorder(sites);

@@ -146,24 +146,32 @@ InputGradients input_gradients(const Model& model, const ModelInput& input, cons
 
 IntegratedGradients integrated_gradients(const Model& model, const ModelInput& input, const Target& target,
                                          const IntegratedGradientsOptions& options) {
-  check_input(model, input, "integrated_gradients");
+  check_input(model, input, "integrated gradients");
   if (options.steps < 1 || options.steps > 1024)
-    throw Error(ErrorKind::argument, "integrated_gradients", join("steps are ", options.steps), "1 to 1024");
+    throw Error(ErrorKind::argument, "integrated gradients", join("steps are ", options.steps), "1 to 1024");
   if (options.baseline_token < -1)
-    throw Error(ErrorKind::argument, "integrated_gradients", join("the baseline's token is ", options.baseline_token), "a token id, or -1 for embeddings of 0");
+    throw Error(ErrorKind::argument, "integrated gradients", join("the baseline's token is ", options.baseline_token), "a token id, or -1 for embeddings of 0");
   const std::map<StackKind, Tensor> rows = embeddings_of(model, input);
 
   // The baseline: another input, or zero vectors.
-  ModelInput other = input;
+  ModelInput other = options.baseline.value_or(input);
+  if (options.baseline) {
+    check_input(model, other, "integrated gradients: baseline");
+    if (other.source.size() != input.source.size() || other.ids.size() != input.ids.size())
+      throw Error(ErrorKind::shape, "integrated gradients",
+                  join("the baseline has ", other.source.size(), " and ", other.ids.size(), " tokens, the input ", input.source.size(), " and ",
+                       input.ids.size()),
+                  "give as many of each");
+  }
   const auto kept = [&](std::int32_t id) { return std::find(options.kept.begin(), options.kept.end(), id) != options.kept.end(); };
   for (std::vector<std::int32_t>* ids : {&other.source, &other.ids})
     for (std::int32_t& id : *ids)
-      if (options.baseline_token >= 0 && !kept(id)) id = options.baseline_token;
-  if (input.features.defined()) other.features = Tensor::zeros(input.features.shape());
+      if (!options.baseline && options.baseline_token >= 0 && !kept(id)) id = options.baseline_token;
+  if (input.features.defined() && !options.baseline) other.features = Tensor::zeros(input.features.shape());
   std::map<StackKind, Tensor> baseline = embeddings_of(model, other);
   for (auto& [stack, x] : baseline) {
     const bool features = stack == StackKind::encoder && input.features.defined();
-    if (options.baseline_token >= 0 || features) continue;
+    if (options.baseline || options.baseline_token >= 0 || features) continue;
     const std::vector<std::int32_t>& ids = stack == StackKind::encoder ? input.source : input.ids;
     for (std::int64_t row = 0; row < x.rows(); ++row)
       if (!kept(ids[static_cast<std::size_t>(row)])) std::fill_n(x.row(row), x.width(), 0.0f);

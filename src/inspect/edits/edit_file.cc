@@ -79,8 +79,11 @@ OrderedJson written(const Edit& edit) {
 // ---- Reading --------------------------------------------------------------------------------------------------------
 
 std::string shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  return text.size() > 60 ? text.substr(0, 57) + "..." : text;
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() <= 60) return text;
+  std::size_t end = 57;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + "...";
 }
 
 class Reader {
@@ -156,8 +159,13 @@ class Reader {
     return value.get<std::int64_t>();
   }
 
+  void refuse_empty(const Json& list, const std::string& where) const {
+    if (list.empty()) throw Error(ErrorKind::config, source_ + ": " + where, "is an empty list", "name at least one, or leave it out for all");
+  }
+
   std::vector<std::int64_t> numbers(const Json& value, const std::string& where) const {
-    if (!value.is_array() || value.empty()) refuse(where, value, "a list of integers, leave it out for all");
+    if (!value.is_array()) refuse(where, value, "a list of integers");
+    refuse_empty(value, where);
     std::vector<std::int64_t> list;
     for (const Json& each : value) list.push_back(number(each, where));
     return list;
@@ -165,7 +173,8 @@ class Reader {
 
   std::vector<PositionRange> ranges(const Json& value, const std::string& where) const {
     const char* const expected = "a list of positions and ranges: 3, [5, 9] for 5 to 8, [5, null] for 5 and on";
-    if (!value.is_array() || value.empty()) refuse(where, value, expected);
+    if (!value.is_array()) refuse(where, value, expected);
+    refuse_empty(value, where);
     std::vector<PositionRange> list;
     for (const Json& each : value) {
       if (each.is_number_integer()) {
@@ -196,6 +205,7 @@ class Reader {
   }
 
   EditText read_text(const Json& value, const std::string& where) const {
+    if (!value.is_object()) refuse(where, value, "an object: {\"source\": \"...\", \"target\": \"...\"}, each as far as the model reads it");
     check_keys(value, where, {"source", "target"});
     EditText text;
     if (value.contains("source")) read_words(value["source"], where + ".source", text.source, text.source_text);
@@ -287,7 +297,7 @@ void EditFile::check_fits(const Model& of_model, const EditInput& input) const {
   }
   if (const std::string found = text_fingerprint(input); found != text)
     throw Error(ErrorKind::argument, "edit file", join("it was made for the text of fingerprint ", text, ", this one has ", found),
-                "use that text; edits without positions can be kept for \"any\" text");
+                "use that text, source and target (--target); edits without positions can be kept for \"any\" text");
 }
 
 }  // namespace attend

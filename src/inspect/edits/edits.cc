@@ -161,8 +161,8 @@ void check_fields(const Edit& edit, const std::string& where) {
       break;
     case EditKind::patch:
       if (edit.texts.size() > 1) refuse(join(edit.texts.size(), " texts are given"), "rows are patched from one text");
-      if (edit.texts.empty() && edit.model.empty())
-        refuse("neither a text nor a model to patch from is given", "without both every row would replace itself");
+      if (edit.texts.empty() && edit.model.empty() && edit.from_positions.empty())
+        refuse("neither a text nor a model nor positions to patch from are given", "without all of them every row would replace itself");
       if (!edit.from_positions.empty() && (size_of(edit.positions) < 0 || size_of(edit.from_positions) != size_of(edit.positions) || edit.positions.empty()))
         refuse("from_positions does not name one position for each of positions", "both need the same number, without open ends");
       break;

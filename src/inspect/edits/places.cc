@@ -108,6 +108,10 @@ std::string layers_of(const Model& model) {
   std::partial_sort(near.begin(), near.begin() + static_cast<std::ptrdiff_t>(shown), near.end());
   std::string names;
   for (std::size_t i = 0; i < shown; ++i) names += (i == 0 ? "" : i + 1 == shown ? " and " : ", ") + near[i].second;
+  for (const Site& site : model.sites())
+    if ((site.point == Point::scores || site.point == Point::weights) && fits(edit.at, name_of(site), false))
+      throw Error(ErrorKind::argument, edit_called(edit), join("'", edit.at.substr(0, 100), "' holds ", name_of(site.point), " between queries and keys, not rows"),
+                  join("set, add, scale, forbid and lock change them, at '", without_point(site), "'"));
   throw Error(ErrorKind::argument, edit_called(edit), join("there is no ", what_is_named(edit.kind), " '", edit.at.substr(0, 100), "'"),
               join(shown == 0 ? "the model has none" : join("the nearest are ", names), "; the model has ", layers_of(model)));
 }

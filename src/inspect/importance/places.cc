@@ -63,7 +63,7 @@ HeadPlace parse_head(const Model& model, const std::string& name) {
   std::vector<std::pair<std::size_t, std::string>> near;
   for (const HeadPlace& place : places) near.emplace_back(edit_distance(name.substr(0, 100), name_of(place)), name_of(place));
   std::partial_sort(near.begin(), near.begin() + 3, near.end());
-  throw Error(ErrorKind::argument, "parse_head", join("the model has no head '", name, "'"),
+  throw Error(ErrorKind::argument, "head", join("the model has no head '", name, "'"),
               join("the nearest are ", near[0].second, ", ", near[1].second, " and ", near[2].second));
 }
 

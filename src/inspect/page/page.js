@@ -17,13 +17,15 @@
       attention: 'attention', layer: 'layer', head: 'head', measure: 'measure', logarithmic: 'logarithmic', heads: 'Heads', text: 'Text',
       matrix: 'Matrix', lines: 'Lines', outcomes: 'Before and after the edits', keys: 'keys', queries: 'queries', key: 'key', query: 'query',
       masked: 'masked', unknown: 'not measured', mean: 'mean', edits: 'edits', on: 'effect of cutting an edge on', base: 'base', edited: 'edited', change: 'change',
-      row: token => `Row of the query “${token}”`, largest: (shown, all) => `the ${shown} largest of ${all}`, none: 'numbers of heads',
+      attributions: 'What each token adds to the target', sum: 'sum', target: 'target', baseline: 'baseline',
+      completeness: 'completeness error', steps: 'steps', all: 'all', row: token => `Row of the query “${token}”`, largest: (shown, all) => `the ${shown} largest of ${all}`, none: 'numbers of heads',
       language: '中文', languageLabel: '切换到中文', theme: 'Light or dark', help: 'Keyboard',
       matrixLabel: (name, rows, columns) => `${name}: matrix of ${rows} queries by ${columns} keys. Arrow keys walk through the cells.`,
       help_list: [['← →', 'previous and next key'], ['↑ ↓', 'previous and next query'], ['[ ]', 'previous and next head'], ['{ }', 'previous and next layer'],
         ['Esc', 'let go of the key'], ['?', 'this list']],
     },
     zh: {
+      attributions: '各词元对目标的贡献', sum: '总和', target: '目标', baseline: '基线', completeness: '完备性误差', steps: '步', all: '全部',
       attention: '注意力', layer: '层', head: '头', measure: '量', logarithmic: '对数标度', heads: '各头一览', text: '文本', matrix: '矩阵', lines: '连线',
       outcomes: '编辑前后', keys: '键', queries: '查询', key: '键', query: '查询', masked: '被掩码', unknown: '未测量', mean: '平均', edits: '编辑',
       on: '切断一条边的效应，对象', base: '原来', edited: '编辑后', change: '变化', row: token => `查询“${token}”的一行`, largest: (shown, all) => `共 ${all} 个，列出最大的 ${shown} 个`,
@@ -34,15 +36,23 @@
   };
   const names = {
     encoder: 'Encoder self-attention', decoder: 'Decoder self-attention', cross: 'Cross-attention', write: 'weight × norm', first_order: 'first-order effect',
-    exact: 'exact effect',
+    exact: 'exact effect', integrated_gradients: 'integrated gradients', gradient_input: 'gradient × input', value_zeroing: 'value zeroing',
   };
   const namesChinese = {
     encoder: '编码器自注意力', decoder: '解码器自注意力', cross: '交叉注意力', weight: '权重', write: '权重 × 范数', first_order: '一阶效应',
-    exact: '精确效应', source: '源文', target: '译文', text: '文本', entropy: '熵', logit: '逻辑值', nats: '奈特',
+    exact: '精确效应', integrated_gradients: '积分梯度', gradient_input: '梯度 × 输入', rollout: '注意力展开', value_zeroing: '值置零', source: '源文', target: '译文', text: '文本', entropy: '熵', logit: '逻辑值', nats: '奈特',
   };
   let language = data.language;
   const say = word => words[language][word];
-  const named = name => (language === 'zh' ? namesChinese[name] : names[name]) || name;
+  const spelled = name => (language === 'zh' ? namesChinese[name] : names[name]) || name;
+  // "cross rollout": a method's own attention, of all heads together.
+  const methods = ['rollout', 'value zeroing'];
+  const methodOf = name => methods.find(method => name.endsWith(' ' + method));
+  const named = name => {
+    const method = methodOf(name);
+    if (!method) return spelled(name);
+    return spelled(name.slice(0, -1 - method.length)) + (language === 'zh' ? '，' : ', ') + spelled(method.replace(' ', '_'));
+  };
   const withUnit = part => named(part.name) + (part.unit ? ` (${named(part.unit)})` : '');
   const numbered = (what, number) => number < 0 ? say('mean') : String(number);
 
@@ -207,7 +217,7 @@
     const attention = attentionNow();
     fill($('attention'), data.attentions.map(one => named(one.name)), chosen.attention);
     fill($('layer'), attention.layers.map(one => numbered('layer', one)), chosen.layer);
-    fill($('head'), attention.heads.map(one => numbered('head', one)), chosen.head);
+    fill($('head'), attention.heads.map(one => methodOf(attention.name) ? say('all') : numbered('head', one)), chosen.head);
     fill($('measure'), attention.measures.map(withUnit), chosen.measure);
     const metric = $('metric').value;
     fill($('metric'), [say('none'), ...attention.metrics.map(withUnit)], metric && metric <= attention.metrics.length ? metric : Math.min(1, attention.metrics.length));
@@ -535,6 +545,39 @@
     $('outcomes').replaceChildren(table, body);
   };
 
+  const drawAttributions = () => {
+    $('attribution-part').hidden = data.attributions.length === 0;
+    const parts = [];
+    for (const attribution of data.attributions) {
+      const scores = attribution.values.map(text => text === null ? null : new Float32Array(bytesOf(text).buffer));
+      const all = scores.flatMap(text => text === null ? [] : Array.from(text));
+      const common = scaleOf({kind: 'effect'}, Math.max(0, ...all.filter(Number.isFinite).map(Math.abs)));
+      parts.push(make('h3', '', withUnit(attribution)));
+      data.texts.forEach((text, index) => {
+        if (scores[index] === null) return;
+        parts.push(make('p', 'side', named(text.name)));
+        const line = make('div', 'tokens');
+        text.tokens.forEach((token, i) => {
+          const value = scores[index][i], colour = Number.isNaN(value) ? '' : colourOf(common, value);
+          const item = make('span', 'fixed ' + (token.blank_before || token.special ? 'apart' : ''), shown(token));
+          item.dir = 'auto';
+          item.style.backgroundColor = colour;
+          item.style.color = colour ? inkOn(colour) : '';
+          item.title = exact(value);
+          item.append(make('small', '', three(value)));
+          line.append(item);
+        });
+        parts.push(line);
+      });
+      const facts = [`${say('sum')} ${three(all.reduce((sum, value) => sum + value, 0))}`, `${say('target')} ${three(attribution.target)}`];
+      if (attribution.steps)
+        facts.push(`${say('baseline')} (${attribution.baseline_name}) ${three(attribution.baseline)}`,
+          `${say('completeness')} ${three(attribution.completeness_error)}`, `${attribution.steps} ${say('steps')}`);
+      parts.push(make('p', 'facts', facts.join(' · ')));
+    }
+    $('attributions').replaceChildren(...parts);
+  };
+
   // Scrolls a list so that what is chosen is in view, and nothing else.
   const reveal = box => {
     const item = box.querySelector('.chosen');
@@ -568,6 +611,7 @@
     document.documentElement.dataset.theme = theme;
     drawWords();
     drawTokens();
+    drawAttributions();
     drawOutcomes();
     drawSelection();
   };
@@ -681,7 +725,7 @@
     });
     if (most > 0) return;
     const cross = data.attentions.findIndex(attention => attention.name === 'cross');
-    chosen.attention = cross < 0 ? data.attentions.length - 1 : cross;
+    chosen.attention = cross < 0 ? data.attentions.filter(attention => !methodOf(attention.name)).length - 1 : cross;
     const layers = attentionNow().layers.length;
     chosen.layer = cross >= 0 && layers > 1 ? layers - 2 : layers - 1;
     chosen.query = queriesOf(attentionNow()).findIndex(token => !token.special);

@@ -24,13 +24,13 @@ std::string npy(std::span<const Number> values, std::span<const std::int64_t> sh
   std::int64_t count = 1;
   std::string shape_text;
   for (std::int64_t size : shape) {
-    if (size < 0) throw Error(ErrorKind::shape, "npy_of", join("a size is ", size), "give sizes of 0 and more");
+    if (size < 0) throw Error(ErrorKind::shape, "NPY file", join("a size is ", size), "give sizes of 0 and more");
     count = size > 0 && count > std::numeric_limits<std::int64_t>::max() / size ? -1 : count * size;
     if (count < 0) break;
     shape_text += join(size, ", ");
   }
   if (count != static_cast<std::int64_t>(values.size()))
-    throw Error(ErrorKind::shape, "npy_of",
+    throw Error(ErrorKind::shape, "NPY file",
                 join("the shape holds ", count < 0 ? "more than 2^63" : std::to_string(count), " values and there are ",
                      values.size()),
                 "give the shape of the values");
@@ -57,7 +57,7 @@ class Archive {
   void add(std::string_view name, std::string_view bytes) {
     if (bytes.size() + out_.size() + directory_.size() > std::numeric_limits<std::uint32_t>::max() - 65536 ||
         files_ == 65535)
-      throw Error(ErrorKind::argument, "npz_of", "the arrays take more than 4 GiB",
+      throw Error(ErrorKind::argument, "NPZ file", "the arrays take more than 4 GiB",
                   "choose fewer layers, heads or measures");
     const auto offset = static_cast<std::uint32_t>(out_.size());
     const auto size = static_cast<std::uint32_t>(bytes.size());
@@ -164,6 +164,15 @@ std::string npz_of(const Inspection& inspection) {
       add(attention.name, join("row_", statistic.name), npy_of(statistic.values, std::array{layers, heads, queries}));
     for (const HeadMetric& metric : attention.metrics)
       add(attention.name, join("head_", metric.name), npy_of(metric.values, std::array{layers, heads}));
+  }
+  for (const TokenAttribution& attribution : inspection.attributions) {
+    for (std::size_t text = 0; text < attribution.values.size(); ++text)
+      if (const std::vector<float>& values = attribution.values[text]; !values.empty())
+        add(attribution.name, inspection.texts[text].name, npy_of(values, std::array{static_cast<std::int64_t>(values.size())}));
+    if (attribution.steps == 0) continue;
+    const float sums[] = {static_cast<float>(attribution.target), static_cast<float>(attribution.baseline),
+                          static_cast<float>(attribution.completeness_error)};
+    add(attribution.name, "sums", npy_of(sums, std::array{std::int64_t{3}}));
   }
   return std::move(archive).finish();
 }

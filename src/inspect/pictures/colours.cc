@@ -120,14 +120,21 @@ const std::array<Colour, 256>& ramp(Theme theme, bool is_signed) {
   return ramps[theme == Theme::dark][is_signed];
 }
 
+namespace {
+
+double contrast(Colour a, Colour b) {
+  const double light = luminance(a) + 0.05, dark = luminance(b) + 0.05;
+  return std::max(light, dark) / std::min(light, dark);
+}
+
+}  // namespace
+
 Colour text_on(Theme theme, Colour background) {
   const Palette& colours = palette(theme);
-  const auto contrast = [&](Colour text) {
-    const double a = luminance(text) + 0.05, b = luminance(background) + 0.05;
-    return std::max(a, b) / std::min(a, b);
-  };
-  return contrast(colours.ink) >= contrast(colours.paper) ? colours.ink : colours.paper;
+  return contrast(colours.ink, background) >= contrast(colours.paper, background) ? colours.ink : colours.paper;
 }
+
+double contrast_on(Theme theme, Colour background) { return contrast(text_on(theme, background), background); }
 
 double Scale::place(double value) const {
   if (is_signed) return std::clamp(value / high, -1.0, 1.0);

@@ -28,6 +28,8 @@ const Palette& palette(Theme theme);
 const std::array<Colour, 256>& ramp(Theme theme, bool is_signed);
 // Paper or ink, whichever reads better on the colour.
 Colour text_on(Theme theme, Colour background);
+// How well that reads: the contrast of WCAG 2, 1 to 21. 4.5 is its least for text, 7 what it calls enhanced.
+double contrast_on(Theme theme, Colour background);
 
 // From numbers to places on a ramp.
 struct Scale {

@@ -50,6 +50,9 @@ double Matrix::largest() const {
   return most;
 }
 
+const TokenAttribution& attribution_named(const Inspection& inspection, const std::string& name) {
+  return part_named(inspection.attributions, name, "picture", "attribution");
+}
 const ShownAttention& attention_named(const Inspection& inspection, const std::string& name) {
   return part_named(inspection.attentions, name, "picture", "attention");
 }
@@ -119,8 +122,28 @@ void check_parts(const std::vector<Part>& list, std::size_t count, const std::st
 
 }  // namespace
 
+double TokenAttribution::sum() const {
+  double total = 0;
+  for (const std::vector<float>& text : values)
+    for (const float value : text) total += static_cast<double>(value);
+  return total;
+}
+
 void check(const Inspection& inspection) {
   std::set<std::string> names;
+  for (const TokenAttribution& attribution : inspection.attributions) {
+    if (attribution.name.empty() || !names.insert(attribution.name).second)
+      throw Error(ErrorKind::argument, "inspection",
+                  join("an attribution is called \"", attribution.name, "\" and so is another, or it has no name"),
+                  "give every one a name of its own");
+    bool fits = attribution.values.size() == inspection.texts.size();
+    for (std::size_t text = 0; fits && text < attribution.values.size(); ++text)
+      fits = attribution.values[text].empty() || attribution.values[text].size() == inspection.texts[text].tokens.size();
+    if (!fits)
+      throw Error(ErrorKind::shape, join("attribution ", attribution.name), "its values do not fit the texts",
+                  "give one for each token of a text, or none");
+  }
+  names.clear();
   for (const ShownText& text : inspection.texts)
     if (text.tokens.empty())
       throw Error(ErrorKind::shape, "inspection", join("text \"", text.name, "\" has no tokens"),

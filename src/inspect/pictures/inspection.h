@@ -31,6 +31,7 @@ struct Matrix {
   double largest() const;
 };
 
+const TokenAttribution& attribution_named(const Inspection& inspection, const std::string& name);
 const ShownAttention& attention_named(const Inspection& inspection, const std::string& name);
 const Measure& measure_named(const ShownAttention& attention, const std::string& name);
 const HeadMetric& metric_named(const ShownAttention& attention, const std::string& name);

@@ -22,5 +22,7 @@ std::string json_list(const List& list, Each each) {
 std::string json_token_fields(std::string_view text, const ShownToken& token);
 // Shortest that reads back to the same double; null if not finite.
 std::string json_number(double value);
+// An attribution whose values, one entry a text, are written already.
+std::string json_attribution(const TokenAttribution& attribution, const std::string& values);
 
 }  // namespace attend::pictures

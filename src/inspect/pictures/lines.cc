@@ -1,6 +1,7 @@
 // Keys and queries as two rows or columns of words, with one line an edge.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "attend/error.h"
 #include "inspect/pictures/inspection.h"
@@ -15,6 +16,9 @@ namespace {
 
 constexpr double token_size = 14, number_size = 10, widest_row = 1000, longest_token = 170, row_pitch = 24;
 constexpr std::size_t most_tokens = 400, most_lines = 4000, most_heads = 8;
+// Beyond so many tokens on a side all lines together are one mass: of each query the strongest are drawn, or all of the
+// query that is brought out.
+constexpr std::size_t most_dense = 64, lines_of_query = 2;
 
 struct Edge {
   std::size_t head = 0, query = 0, key = 0;
@@ -91,6 +95,20 @@ std::string lines_svg(const Inspection& inspection, const std::string& attention
         if (const double value = matrices[h].at(q, k);
             std::isfinite(value) && !first.masked(q, k) && std::abs(scale.place(value)) >= 0.02)
           edges.push_back({h, q, k, value});
+  const bool thinned = std::max(first.rows(), first.columns()) > most_dense;
+  if (thinned) {
+    std::stable_sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) {
+      return std::pair(a.head, a.query) != std::pair(b.head, b.query) ? std::pair(a.head, a.query) < std::pair(b.head, b.query)
+                                                                    : std::abs(a.value) > std::abs(b.value);
+    });
+    std::size_t of_query = 0;
+    std::vector<Edge> kept;
+    for (std::size_t i = 0; i < edges.size(); ++i) {
+      of_query = i > 0 && edges[i].head == edges[i - 1].head && edges[i].query == edges[i - 1].query ? of_query + 1 : 0;
+      if (focused ? edges[i].query == chosen : of_query < lines_of_query) kept.push_back(edges[i]);
+    }
+    edges = std::move(kept);
+  }
   // Strong lines above weak ones, those of the chosen query above all.
   const auto chosen_last = [&](const Edge& edge) { return focused && edge.query == chosen; };
   std::stable_sort(edges.begin(), edges.end(), [&](const Edge& a, const Edge& b) {
@@ -114,7 +132,7 @@ std::string lines_svg(const Inspection& inspection, const std::string& attention
         one ? place_text(language, attention, layer, heads[0])
             : join(attention_text(language, attention), chinese ? "，" : ", ",
                    layer == mean_of_all ? say(language, "mean over layers") : join(say(language, "layer"), " ", layer));
-    title = join(place, colon, say(language, clean(measure)));
+    title = with_measure(language, place, attention, measure);
   }
   const std::string key_title =
       join(say(language, "keys"), colon, say(language, clean(inspection.texts[first.attention->key_text].name)));
@@ -247,6 +265,10 @@ std::string lines_svg(const Inspection& inspection, const std::string& attention
   if (options.caption)
     caption.push_back(chinese ? join("小于 ", tick_text(floor_value), " 的不画")
                               : join("lines below ", tick_text(floor_value), " are not drawn"));
+  if (options.caption && thinned)
+    caption.push_back(focused   ? chinese ? "只画所选查询的线" : "lines of the query marked only"
+                      : chinese ? join("每个查询只画最强的 ", lines_of_query, " 条")
+                                : join("the ", lines_of_query, " strongest lines of each query"));
   std::string description = text_of(inspection.texts[first.attention->key_text], language);
   if (first.attention->query_text != first.attention->key_text)
     description += join("\n", text_of(inspection.texts[first.attention->query_text], language));

@@ -317,8 +317,7 @@ std::string heat_map_svg(const Inspection& inspection, const Place& place, const
   const Scale scale = scale_for(matrix.measure->kind, matrix.largest(), options.logarithmic);
   const PictureLanguage language = options.language;
   const std::string title =
-      options.title.empty() ? join(place_text(language, place.attention, place.layer, place.head),
-                                   language == PictureLanguage::chinese ? "：" : ": ", say(language, clean(measure)))
+      options.title.empty() ? with_measure(language, place_text(language, place.attention, place.layer, place.head), place.attention, measure)
                             : clean(options.title);
   Svg svg(options.theme);
 
@@ -407,11 +406,20 @@ std::string measures_svg(const Inspection& inspection, const Place& place, const
   }
   width = std::max(width, least_width);
 
+  // Effects on one target are compared by eye, so they share a scale: one colour is one number.
+  std::vector<double> largest;
+  for (const Matrix& matrix : matrices) largest.push_back(matrix.largest());
+  const auto is_effect = [&](std::size_t i) { return matrices[i].measure->kind == MeasureKind::effect; };
+  for (std::size_t i = 0; i < matrices.size(); ++i)
+    for (std::size_t j = 0; j < matrices.size(); ++j)
+      if (is_effect(i) && is_effect(j) && matrices[i].measure->unit == matrices[j].measure->unit)
+        largest[i] = std::max(largest[i], matrices[j].largest());
+
   Svg svg(options.theme);
   const double top = draw_title(svg, title, width);
   double x = margin, bottom = 0;
   for (std::size_t i = 0; i < matrices.size(); ++i) {
-    const Scale scale = scale_for(matrices[i].measure->kind, matrices[i].largest(), options.logarithmic);
+    const Scale scale = scale_for(matrices[i].measure->kind, largest[i], options.logarithmic);
     svg.text(x + layouts[i].left, top + 14, with_unit(measures[i], matrices[i].measure->unit, language),
              {14, svg.colours().ink, Anchor::start, true, 0, {}});
     draw_matrix(svg, x, top + 28, matrices[i], scale, layouts[i]);

@@ -91,6 +91,11 @@ std::string page_data(const Inspection& inspection, PictureLanguage language) {
                 "}");
   }));
   out.append(",\n\"attentions\":").append(json_list(inspection.attentions, attention_json));
+  out.append(",\n\"attributions\":").append(json_list(inspection.attributions, [](const TokenAttribution& attribution) {
+    return json_attribution(attribution, json_list(attribution.values, [](const std::vector<float>& values) {
+      return values.empty() ? std::string("null") : floats(values);
+    }));
+  }));
   out.append(",\n\"outcomes\":").append(json_list(inspection.outcomes, [](const Outcome& outcome) {
     return join("{", shown_fields(outcome.token), ",\"base\":", json_number(outcome.base),
                 ",\"edited\":", json_number(outcome.edited), "}");
@@ -107,15 +112,15 @@ std::string html_of(const Inspection& inspection, PictureLanguage language) {
   double bytes = 0;
   for (const ShownAttention& attention : inspection.attentions) {
     if (attention.measures.empty())
-      throw Error(ErrorKind::argument, "html_of", join(attention.name, " holds no measure"),
+      throw Error(ErrorKind::argument, "HTML page", join(attention.name, " holds no measure"),
                   "give its weights, or leave it out");
     for (const Measure& measure : attention.measures)
       bytes += static_cast<double>(measure.values.size()) * sizeof(float) * 4 / 3;
   }
   if (inspection.attentions.empty())
-    throw Error(ErrorKind::argument, "html_of", "the inspection holds no attention", "give at least one");
+    throw Error(ErrorKind::argument, "HTML page", "the inspection holds no attention", "give at least one");
   if (bytes > most_bytes)
-    throw Error(ErrorKind::argument, "html_of",
+    throw Error(ErrorKind::argument, "HTML page",
                 join("the page would take ", static_cast<std::int64_t>(bytes / 1e6), " MB; browsers open up to ",
                      most_bytes / 1e6),
                 "choose fewer layers, heads or measures, merge tokens to words, or write NPZ");

@@ -48,7 +48,7 @@ class Library {
 
  private:
   [[noreturn]] static void missing(const char* reason) {
-    throw Error(ErrorKind::file, "png_of",
+    throw Error(ErrorKind::file, "PNG picture",
                 join("the graphics library cannot be loaded (", reason ? reason : "no reason given", ")"),
                 "install librsvg2-2 (Debian), or write SVG");
   }
@@ -109,7 +109,7 @@ const Graphics& graphics() {
 [[noreturn]] void refuse(GlibError* error, const char* doing) {
   const std::string reason = error ? error->message : "no reason given";
   if (error) graphics().g_error_free(error);
-  throw Error(ErrorKind::format, "png_of", join("librsvg could not ", doing, " the picture: ", clean(reason)),
+  throw Error(ErrorKind::format, "PNG picture", join("librsvg could not ", doing, " the picture: ", clean(reason)),
               "give an SVG that Attend wrote");
 }
 
@@ -178,12 +178,12 @@ void insert_resolution(std::string& png, double scale) {
 PngImage png_of(const std::string& svg, double scale) {
   const double width = size_of(svg, "width"), height = size_of(svg, "height");
   if (!(width > 0 && height > 0))
-    throw Error(ErrorKind::format, "png_of", "this is no SVG with width and height", "give an SVG that Attend wrote");
+    throw Error(ErrorKind::format, "PNG picture", "this is no SVG with width and height", "give an SVG that Attend wrote");
   // Rounded down: a fraction of the margin may go, and no pixel at the edge is half transparent.
   const double across = std::max(1.0, std::floor(width * scale + 1e-9)),
                down = std::max(1.0, std::floor(height * scale + 1e-9));
   if (!(scale > 0) || !(across <= most_side && down <= most_side && across * down <= most_pixels))
-    throw Error(ErrorKind::argument, "png_of",
+    throw Error(ErrorKind::argument, "PNG picture",
                 join("a picture of ", width, " x ", height, " at scale ", scale, " would be ", across, " x ", down,
                      " pixels; at most ", most_side, " a side and ", most_pixels / 1e6, " million in all are possible"),
                 "choose another scale");
@@ -203,7 +203,7 @@ PngImage png_of(const std::string& svg, double scale) {
       g.cairo_image_surface_create(0 /* ARGB32 */, image.width, image.height), g.cairo_surface_destroy);
   const std::unique_ptr<void, void (*)(void*)> context(g.cairo_create(surface.get()), g.cairo_destroy);
   if (g.cairo_surface_status(surface.get()) != 0 || g.cairo_status(context.get()) != 0)
-    throw Error(ErrorKind::argument, "png_of",
+    throw Error(ErrorKind::argument, "PNG picture",
                 join("there is no memory for ", image.width, " x ", image.height, " pixels"), "choose a smaller scale");
   const Rectangle whole{0, 0, width * scale, height * scale};
   if (!g.rsvg_handle_render_document(handle.get(), context.get(), &whole, &error)) refuse(error, "draw");
@@ -212,7 +212,7 @@ PngImage png_of(const std::string& svg, double scale) {
     return 0;
   };
   if (g.cairo_surface_write_to_png_stream(surface.get(), append, &image.bytes) != 0 || image.bytes.size() < 33)
-    throw Error(ErrorKind::argument, "png_of", "cairo could not write the picture", "choose a smaller scale");
+    throw Error(ErrorKind::argument, "PNG picture", "cairo could not write the picture", "choose a smaller scale");
   insert_resolution(image.bytes, scale);
   image.missing = missing_in(svg);
   return image;

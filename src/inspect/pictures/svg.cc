@@ -144,7 +144,7 @@ double draw_title(Svg& svg, const std::string& title, double width) {
 double draw_caption(Svg& svg, const std::vector<std::string>& parts, double y, double width) {
   if (parts.empty()) return y + margin;
   std::string whole;
-  for (const std::string& part : parts) whole.append(whole.empty() ? "" : " \u00B7 ").append(part);
+  for (const std::string& part : parts) whole.append(whole.empty() ? "" : " | ").append(part);
   y += 14;
   for (const std::string& line : wrapped(whole, 12, width - 2 * margin)) {
     svg.text(margin, y + 12, line, {12, svg.colours().soft, Anchor::start, false, 0, {}});

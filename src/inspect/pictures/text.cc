@@ -208,7 +208,8 @@ std::string pixels(double value) {
 
 std::string say(PictureLanguage language, std::string_view english) {
   static constexpr std::pair<std::string_view, std::string_view> spelled_out[] = {
-      {"write", "weight \u00D7 norm"}, {"first_order", "first-order effect"}, {"exact", "exact effect"}};
+      {"write", "weight \u00D7 norm"}, {"first_order", "first-order effect"}, {"exact", "exact effect"},
+      {"integrated_gradients", "integrated gradients"}, {"gradient_input", "gradient \u00D7 input"}, {"value_zeroing", "value zeroing"}};
   if (language == PictureLanguage::english) {
     for (const auto& [name, text] : spelled_out)
       if (name == english) return std::string(text);
@@ -219,6 +220,10 @@ std::string say(PictureLanguage language, std::string_view english) {
       {"write", "权重 × 范数"},
       {"first_order", "一阶效应"},
       {"exact", "精确效应"},
+      {"integrated_gradients", "积分梯度"},
+      {"gradient_input", "梯度 × 输入"},
+      {"rollout", "注意力展开"},
+      {"value_zeroing", "值置零"},
       {"looks at", "看向"},
       {"matters", "起作用"},
       {"source", "源文"},
@@ -258,6 +263,9 @@ std::string say(PictureLanguage language, std::string_view english) {
       {"first token", "首词元"},
       {"self", "自身"},
       {"previous token", "前一词元"},
+      {"on first", "首词元占比"},
+      {"on self", "自身占比"},
+      {"on previous", "前一词元占比"},
       {"distance", "距离"},
       {"tokens", "词元"},
       {"mean", "平均"},
@@ -267,7 +275,24 @@ std::string say(PictureLanguage language, std::string_view english) {
   return std::string(english);
 }
 
+namespace {
+
+// "cross rollout": an attention of all heads together, made by a method from the one of that name.
+std::string_view method_of(std::string_view attention) {
+  for (const std::string_view method : {std::string_view("rollout"), std::string_view("value zeroing")})
+    if (attention.size() > method.size() && attention.ends_with(method) && attention[attention.size() - method.size() - 1] == ' ')
+      return method;
+  return {};
+}
+
+}  // namespace
+
 std::string attention_text(PictureLanguage language, std::string_view attention) {
+  if (const std::string_view method = method_of(attention); !method.empty()) {
+    const std::string name = attention_text(language, attention.substr(0, attention.size() - method.size() - 1));
+    const std::string said = say(language, method == "rollout" ? "rollout" : "value_zeroing");
+    return language == PictureLanguage::chinese ? join(name, "，", said) : join(name, ", ", said);
+  }
   std::string name = attention == "cross" ? say(language, "cross-attention")
                      : attention == "encoder" || attention == "decoder"
                          ? say(language, std::string(attention) + " self-attention")
@@ -283,7 +308,18 @@ std::string place_text(PictureLanguage language, std::string_view attention, int
     return chinese ? join(say(language, word), " ", number) : join(word, " ", number);
   };
   const char* comma = chinese ? "，" : ", ";
-  return attention_text(language, attention) + comma + part("layer", layer) + comma + part("head", head);
+  const std::string_view method = method_of(attention);
+  const std::string place = attention_text(language, attention) + comma;
+  if (method.empty()) return place + part("layer", layer) + comma + part("head", head);
+  if (method == "rollout" && layer != mean_of_all) return place + (chinese ? "至" : "up to ") + part("layer", layer);
+  return place + part("layer", layer);
+}
+
+bool of_all_heads(std::string_view attention) { return !method_of(attention).empty(); }
+
+std::string with_measure(PictureLanguage language, const std::string& place, std::string_view attention, std::string_view measure) {
+  if (of_all_heads(attention)) return place;
+  return join(place, language == PictureLanguage::chinese ? "：" : ": ", say(language, clean(measure)));
 }
 
 }  // namespace attend::pictures

@@ -41,5 +41,9 @@ std::string say(PictureLanguage language, std::string_view english);
 // "Cross-attention", and with its place: "Cross-attention, layer 2, head 3".
 std::string attention_text(PictureLanguage language, std::string_view attention);
 std::string place_text(PictureLanguage language, std::string_view attention, int layer, int head);
+// Whether an attention is a method's own ("cross rollout"): of all heads together, and named after its only measure.
+bool of_all_heads(std::string_view attention);
+// "Cross-attention, layer 2, head 3: weight"; the measure is left out where the place says it.
+std::string with_measure(PictureLanguage language, const std::string& place, std::string_view attention, std::string_view measure);
 
 }  // namespace attend::pictures
