@@ -116,7 +116,8 @@ std::string edge_text(const Subject& subject, const Edge& edge) {
   return text(queries, edge.query) + " -> " + text(keys, edge.key);
 }
 
-void print_effects(Output& out, const Subject& subject, const InspectReport& report, int rows) {
+// some: not all edges were cut.
+void print_effects(Output& out, const Subject& subject, const InspectReport& report, int rows, bool some) {
   out.line("");
   char value[64];
   std::snprintf(value, sizeof(value), " = %.4f", report.target);
@@ -127,9 +128,7 @@ void print_effects(Output& out, const Subject& subject, const InspectReport& rep
     out.line("  " + padded(name_of(edge.edge.head), 20) + padded(edge_text(subject, edge.edge), 28) + padded(number(edge.weight), 9) +
              padded(number(edge.write), 9) + padded(number(edge.first_order), 13) + number(edge.exact));
   // Which says something of the agreement: of all edges it would be another.
-  const char* const chosen = std::any_of(report.edges.begin(), report.edges.end(), [](const MeasuredEdge& edge) { return !std::isnan(edge.exact); })
-                                 ? ", those of the largest first-order effects"
-                                 : "";
+  const char* const chosen = some ? ", those of the largest first-order effects" : "";
   for (const RankAgreement& pair : report.agreement) {
     char text[200];
     std::snprintf(text, sizeof(text), "  rank agreement of %s and %s over %lld edges%s: %.3f", name_of(pair.first), name_of(pair.second),
@@ -185,7 +184,7 @@ void run(Options& options, const Globals& globals) {
       for (const std::string& file : written) out.line(file);
       for (std::size_t which = 0; printed && which < report.readings.size(); ++which)
         print_rows(out, report.inspection, which, report.readings[which], terminal_columns(STDOUT_FILENO), colour);
-      if (options.inspect.target) print_effects(out, subject, report, options.rows);
+      if (options.inspect.target) print_effects(out, subject, report, options.rows, options.inspect.exact > 0 && report.edges.size() >= static_cast<std::size_t>(options.inspect.exact));
       print_attributions(out, report.inspection, terminal_columns(STDOUT_FILENO), colour);
     }
     out.flush();
