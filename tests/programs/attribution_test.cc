@@ -1,57 +1,31 @@
 // Integrated gradients, rollout and value zeroing as a user of `attend inspect` meets them: terminal, files, pictures,
 // messages.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
+
+#include "program_test.h"
 
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-struct Result {
-  int code = -1;
-  std::string out, err;
-};
-
-class AttributionProgram : public testing::Test {
+class AttributionProgram : public ProgramTest {
  protected:
-  AttributionProgram() {
-    folder_ = fs::temp_directory_path() / ("attend-attribution-" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
-  }
-  ~AttributionProgram() override { fs::remove_all(folder_); }
+  AttributionProgram() : ProgramTest("attribution") {}
 
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  static std::string contents(const std::string& path) {
-    std::stringstream text;
-    text << std::ifstream(path, std::ios::binary).rdbuf();
-    return text.str();
-  }
+  std::string path(const std::string& name) const { return ProgramTest::path(name).string(); }
   Result inspect(const std::string& arguments) const {
-    const std::string out = path("out"), err = path("err");
-    const int status = std::system((std::string("'") + ATTEND_PROGRAM + "' inspect 我喜欢学习中文。 --target 'I like learning Chinese.' " +
-                                    arguments + " > '" + out + "' 2> '" + err + "' < /dev/null").c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(out), contents(err)};
+    return attend("inspect 我喜欢学习中文。 --target 'I like learning Chinese.' " + arguments);
   }
   void refused(const std::string& arguments, const std::string& part) const {
     const Result result = inspect(arguments);
     EXPECT_EQ(result.code, 2) << arguments << ": " << result.err;
     EXPECT_NE(result.err.find(part), std::string::npos) << arguments << ": " << result.err;
   }
-
- private:
-  fs::path folder_;
 };
 
 constexpr const char* all = "--why Chinese --attention cross --attribution integrated-gradients,gradient-input,rollout,value-zeroing ";

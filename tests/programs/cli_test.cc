@@ -1,5 +1,4 @@
 // The command line as a user types it: what it prints, where, and with which exit code.
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -7,53 +6,24 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "program_test.h"
 
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-std::string contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-struct Result {
-  int code = -1;
-  std::string out, err;
-};
-
-class Cli : public testing::Test {
+class Cli : public ProgramTest {
  protected:
-  Cli() {
-    folder_ = fs::temp_directory_path() / ("attend-cli-" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
-  }
-  ~Cli() override { fs::remove_all(folder_); }
+  Cli() : ProgramTest("cli") {}
 
-  fs::path path(const std::string& name) const { return folder_ / name; }
-  fs::path write(const std::string& name, const std::string& text) const {
-    std::ofstream(path(name), std::ios::binary) << text;
-    return path(name);
-  }
-
-  // Runs `attend ARGUMENTS` in a shell of its own; `redirection` goes behind it.
   Result run(const std::string& arguments, const std::string& input = "", const std::string& redirection = "") const {
-    write("input", input);
-    const std::string out = path("out"), err = path("err");
-    const std::string to = redirection.empty() ? " > '" + out + "'" : redirection;
-    const std::string command =
-        std::string("'") + ATTEND_PROGRAM + "' " + arguments + " < '" + path("input").string() + "'" + to + " 2> '" + err + "'";
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(out), contents(err)};
+    return attend(arguments, write("input", input).string(), redirection);
   }
 
   // A folder of names and a recipe that trains on them in a second.
@@ -66,17 +36,7 @@ class Cli : public testing::Test {
                               "[model]\ndecoder_layers = 1\nwidth = 16\nheads = 2\ninner_width = 32\npositions = \"learned\"\n"
                               "max_positions = 12\n[train]\nsteps = 60\nbatch_items = 16\nrate = 1e-2\nvalidate_every = 20\n" + extra);
   }
-
- private:
-  fs::path folder_;
 };
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::stringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
 
 // ---- How it is called ----------------------------------------------------------------------------------------------
 TEST_F(Cli, HelpNamesEveryCommandAndGivesExamples) {

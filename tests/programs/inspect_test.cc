@@ -1,22 +1,15 @@
 // attend inspect, edit, heads and align as a user types them: every kind of file read back by a reader of its own, and what
 // bad input gets.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "program_test.h"
 #include "xml_document.h"
 
 namespace {
@@ -30,45 +23,16 @@ const std::string source = "我喜欢学习中文。";
 const std::vector<std::string> target_words{"I", "like", "studying", "Chinese", "."};
 const std::vector<std::string> source_words{"<2en>", "我喜欢", "学习", "中文", "。", "</s>"};
 
-std::string contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::stringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-struct Result {
-  int code = -1;
-  std::string out, err;
-};
-
-class See : public testing::Test {
+class See : public ProgramTest {
  protected:
-  See() {
-    folder_ = fs::temp_directory_path() / ("attend-see-" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
-  }
-  ~See() override { fs::remove_all(folder_); }
+  See() : ProgramTest("see") {}
 
-  fs::path path(const std::string& name) const { return folder_ / name; }
-  std::string quoted(const std::string& name) const { return "'" + path(name).string() + "'"; }
   std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path(name), std::ios::binary) << text;
+    ProgramTest::write(name, text);
     return quoted(name);
   }
 
-  Result run(const std::string& arguments) const {
-    const std::string command = std::string("'") + ATTEND_PROGRAM + "' " + arguments + " --threads 1 < /dev/null > " + quoted("out") + " 2> " + quoted("err");
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(path("out")), contents(path("err"))};
-  }
+  Result run(const std::string& arguments) const { return attend(arguments + " --threads 1"); }
   Result must(const std::string& arguments) const {
     const Result result = run(arguments);
     EXPECT_EQ(result.code, 0) << arguments << ": " << result.err;
@@ -84,9 +48,6 @@ class See : public testing::Test {
     EXPECT_TRUE(result.out.empty()) << arguments << ": " << result.out;
     for (const std::string& part : parts) EXPECT_NE(result.err.find(part), std::string::npos) << arguments << ": " << result.err << "lacks " << part;
   }
-
- private:
-  fs::path folder_;
 };
 
 // ---- Readers ---------------------------------------------------------------------------------------------------------

@@ -1,59 +1,26 @@
 // What inspecting commands refuse, and how: with an exit code and advice, before they compute, never by a signal.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
+
+#include "program_test.h"
 
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-struct Result {
-  int code = -1;
-  std::string out, err;
-};
-
-class InspectionFaults : public testing::Test {
+class InspectionFaults : public ProgramTest {
  protected:
-  InspectionFaults() {
-    folder_ = fs::temp_directory_path() / ("attend-faults-" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
-  }
-  ~InspectionFaults() override { fs::remove_all(folder_); }
+  InspectionFaults() : ProgramTest("faults") {}
 
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path(name), std::ios::binary) << text;
-    return path(name);
-  }
-  static std::string contents(const std::string& path) {
-    std::stringstream text;
-    text << std::ifstream(path, std::ios::binary).rdbuf();
-    return text.str();
-  }
-
-  Result run(const std::string& arguments) const {
-    const std::string out = path("out"), err = path("err");
-    const int status = std::system((std::string("'") + ATTEND_PROGRAM + "' " + arguments + " > '" + out + "' 2> '" + err + "' < /dev/null").c_str());
-    // A shell tells of a signal by 128 and more.
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(out), contents(err)};
-  }
+  std::string path(const std::string& name) const { return ProgramTest::path(name).string(); }
+  std::string write(const std::string& name, const std::string& text) const { return ProgramTest::write(name, text).string(); }
   void refused(const std::string& arguments, const std::string& part) const {
-    const Result result = run(arguments);
+    const Result result = attend(arguments);
     EXPECT_EQ(result.code, 2) << arguments << ": " << result.err;
     EXPECT_NE(result.err.find(part), std::string::npos) << arguments << ": " << result.err;
     EXPECT_TRUE(result.out.empty()) << arguments << ": " << result.out;
   }
-
- private:
-  fs::path folder_;
 };
 
 const char* const cut = "edit 我喜欢学习中文。 --target 'I like learning Chinese.' --no-generation "
@@ -65,7 +32,7 @@ TEST_F(InspectionFaults, AnEditHasNoAttentionToWrite) {
     EXPECT_FALSE(fs::exists(path("x") + ending));
   }
   refused(cut + (" -o " + path("x.svg --picture matrix")), "leave out --picture");
-  const Result done = run(cut + (" -o " + path("x.svg") + " -o " + path("x.json")));
+  const Result done = attend(cut + (" -o " + path("x.svg") + " -o " + path("x.json")));
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_NE(contents(path("x.svg")).find("</svg>"), std::string::npos);
   EXPECT_FALSE(Json::parse(contents(path("x.json")))["outcomes"].empty());
@@ -85,7 +52,7 @@ TEST_F(InspectionFaults, OptionsThatWouldDoNothing) {
 }
 
 TEST_F(InspectionFaults, FreezingGoesAsFarAsTheTextItReads) {
-  const Result frozen = run("edit 我喜欢学习中文。 --target I --edit '{\"kind\": \"freeze\", \"at\": \"decoder.0\"}'");
+  const Result frozen = attend("edit 我喜欢学习中文。 --target I --edit '{\"kind\": \"freeze\", \"at\": \"decoder.0\"}'");
   EXPECT_EQ(frozen.code, 0) << frozen.err;
   EXPECT_NE(frozen.out.find("the whole text"), std::string::npos) << frozen.out;
   EXPECT_NE(frozen.out.find("edited  I"), std::string::npos) << frozen.out;
@@ -94,7 +61,7 @@ TEST_F(InspectionFaults, FreezingGoesAsFarAsTheTextItReads) {
 
 TEST_F(InspectionFaults, OutcomesSayWhereTheyAre) {
   const auto inspection = [&](const std::string& more) {
-    const Result result = run(cut + (" -o " + path("x.json") + " -o " + path("x.svg") + more));
+    const Result result = attend(cut + (" -o " + path("x.json") + " -o " + path("x.svg") + more));
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_NE(result.out.find("x.svg"), std::string::npos) << result.out;
     return Json::parse(contents(path("x.json")));
@@ -110,7 +77,7 @@ TEST_F(InspectionFaults, OutcomesSayWhereTheyAre) {
 }
 
 TEST_F(InspectionFaults, FilesAreToldAndEffectsStayPrinted) {
-  const Result result = run("inspect 好 --why Good --attention cross -o " + path("w.npy") + " -o " + path("w.svg"));
+  const Result result = attend("inspect 好 --why Good --attention cross -o " + path("w.npy") + " -o " + path("w.svg"));
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_NE(result.out.find("w.npy  weight of cross, [layers 4, heads 4, queries"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("w.svg  wall of cross: weight"), std::string::npos) << result.out;
@@ -132,7 +99,7 @@ TEST_F(InspectionFaults, LendingModelsHaveTheSameWords) {
     const std::string recipe = write(name + ".toml", "title = \"Tiny\"\n[data]\ntask = \"lines\"\ntrain = \"" + name + ".txt\"\nvalid_lines = 10\n"
                                      "[tokenizer]\nkind = \"character\"\n[model]\ndecoder_layers = 1\nwidth = 16\nheads = 2\ninner_width = 32\n"
                                      "positions = \"learned\"\nmax_positions = 12\n[train]\nsteps = 10\nbatch_items = 8\nrate = 1e-2\nvalidate_every = 10\n");
-    const Result result = run("train " + recipe + " --output " + path(name));
+    const Result result = attend("train " + recipe + " --output " + path(name));
     EXPECT_EQ(result.code, 0) << result.err;
     for (const auto& entry : fs::recursive_directory_iterator(path(name)))
       if (entry.path().filename() == "config.json") return entry.path().parent_path().string();
@@ -140,7 +107,7 @@ TEST_F(InspectionFaults, LendingModelsHaveTheSameWords) {
   };
   const std::string one = trained("one", "anna\nbob\nclara\ndavid\n"), other = trained("other", "erre\nfsf\ngpeve\nhezmh\n");
   const auto patched = [&](const std::string& from) {
-    return run("edit anna --model " + one + " --no-generation --allow-untouched --edit '{\"kind\": \"patch\", \"at\": \"decoder.0.output\", \"model\": \"" + from + "\"}'");
+    return attend("edit anna --model " + one + " --no-generation --allow-untouched --edit '{\"kind\": \"patch\", \"at\": \"decoder.0.output\", \"model\": \"" + from + "\"}'");
   };
   EXPECT_EQ(patched(one).code, 0) << patched(one).err;
   const Result result = patched(other);
@@ -154,32 +121,32 @@ TEST_F(InspectionFaults, ReferencesAreCountedByLinesOfTheFiles) {
   for (const std::string command : {"heads ", "align "}) {
     const std::string call = command + source + " " + target + " --skip-empty --reference ";
     refused(call + three, "has 3 lines and the pairs go on to line 4");
-    const Result whole = run(call + four);
+    const Result whole = attend(call + four);
     EXPECT_EQ(whole.code, 0) << whole.err;
   }
 }
 
 TEST_F(InspectionFaults, DifferencesAreNoReport) {
   const std::string report = path("report.json"), changes = path("changes.json");
-  ASSERT_EQ(run("heads --repeated --limit 2 -o " + report).code, 0);
-  const Result compared = run("heads --repeated --limit 3 --compare " + report + " -o " + changes + " -o " + path("changes.csv"));
+  ASSERT_EQ(attend("heads --repeated --limit 2 -o " + report).code, 0);
+  const Result compared = attend("heads --repeated --limit 3 --compare " + report + " -o " + changes + " -o " + path("changes.csv"));
   ASSERT_EQ(compared.code, 0) << compared.err;
   const Json json = Json::parse(contents(changes)), before = Json::parse(contents(report));
   EXPECT_EQ(json["format"], "attend head differences");
   EXPECT_EQ(json["before"]["corpus"], before["corpus"]);
   EXPECT_NE(json["after"]["corpus"], before["corpus"]);
   EXPECT_TRUE(contents(path("changes.csv")).starts_with("head,stack,part,layer,number,previous_token_change,"));
-  const Result again = run("heads --repeated --limit 2 --compare " + changes);
+  const Result again = attend("heads --repeated --limit 2 --compare " + changes);
   EXPECT_EQ(again.code, 1);
   EXPECT_NE(again.err.find("differences of two reports"), std::string::npos) << again.err;
-  const Result shown = run("heads --repeated --limit 3 --compare " + report + " --behaviour entropy");
+  const Result shown = attend("heads --repeated --limit 3 --compare " + report + " --behaviour entropy");
   EXPECT_NE(shown.out.find("changes of scores since"), std::string::npos) << shown.out;
   EXPECT_NE(shown.out.find("corpora differ"), std::string::npos) << shown.out;
 }
 
 TEST_F(InspectionFaults, WhatIsWrongIsToldBeforeTheCorpusIsRead) {
   refused("heads " + path("none") + " " + path("none") + " --like decoder.9.cross.1", "decoder.9.cross.1");
-  const Result broken = run("heads " + path("none") + " " + path("none") + " --compare " + write("broken.json", "{"));
+  const Result broken = attend("heads " + path("none") + " " + path("none") + " --compare " + write("broken.json", "{"));
   EXPECT_EQ(broken.code, 1);
   EXPECT_NE(broken.err.find("broken.json: is not JSON"), std::string::npos) << broken.err;
 }
@@ -187,8 +154,8 @@ TEST_F(InspectionFaults, WhatIsWrongIsToldBeforeTheCorpusIsRead) {
 TEST_F(InspectionFaults, ACorpusIsReadLineByLine) {
   // Past the limit nothing is read: the ill-formed rest is never seen.
   const std::string source = write("zh", "好\n你好\n\xff\n"), target = write("en", "Good\nHello\nx\n");
-  EXPECT_EQ(run("heads " + source + " " + target + " --limit 2").code, 0);
-  const Result whole = run("heads " + source + " " + target);
+  EXPECT_EQ(attend("heads " + source + " " + target + " --limit 2").code, 0);
+  const Result whole = attend("heads " + source + " " + target);
   EXPECT_EQ(whole.code, 1);
   EXPECT_NE(whole.err.find("zh:3"), std::string::npos) << whole.err;
 }
