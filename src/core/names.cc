@@ -36,6 +36,16 @@ std::string nearest_name(const std::string& name, const std::vector<std::string>
   return nearest;
 }
 
+std::vector<std::string_view> name_words(std::string_view name) {
+  std::vector<std::string_view> words;
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find('.', begin), name.size());
+    words.push_back(name.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
 std::string json_reason(const std::exception& error) {
   const std::string text = error.what();
   const std::size_t end = text.starts_with("[") ? text.find("] ") : std::string::npos;

@@ -88,20 +88,10 @@ void add_stack(std::vector<Site>& sites, StackKind stack, int first_layer, int e
   sites.push_back({stack, -1, Part::block, Point::logits});
 }
 
-std::vector<std::string_view> words_of(std::string_view name) {
-  std::vector<std::string_view> words;
-  for (std::size_t begin = 0; begin <= name.size();) {
-    const std::size_t end = std::min(name.find('.', begin), name.size());
-    words.push_back(name.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return words;
-}
-
 // How far a name is from a known one. A wholly different word counts no more than four wrong letters, so that
 // "decoder.7.ffn.inner" is nearer to "decoder.7.feed_forward.inner" than to some shorter name.
 std::size_t name_distance(std::string_view name, std::string_view known) {
-  const std::vector<std::string_view> words = words_of(name), known_words = words_of(known);
+  const std::vector<std::string_view> words = name_words(name), known_words = name_words(known);
   const std::size_t letters = edit_distance(name, known);
   if (words.size() != known_words.size()) return letters;
   std::size_t by_word = 0;

@@ -11,19 +11,9 @@
 namespace attend {
 namespace {
 
-std::vector<std::string_view> words_of(std::string_view name) {
-  std::vector<std::string_view> words;
-  for (std::size_t begin = 0; begin <= name.size();) {
-    const std::size_t end = std::min(name.find('.', begin), name.size());
-    words.push_back(name.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return words;
-}
-
 // Is the name one of those the pattern stands for? A * is one word; `beginning`: the name may go on.
 bool fits(std::string_view pattern, std::string_view name, bool beginning) {
-  const std::vector<std::string_view> wanted = words_of(pattern), words = words_of(name);
+  const std::vector<std::string_view> wanted = name_words(pattern), words = name_words(name);
   if (beginning ? wanted.size() > words.size() : wanted.size() != words.size()) return false;
   for (std::size_t i = 0; i < wanted.size(); ++i)
     if (wanted[i] != "*" && wanted[i] != words[i]) return false;
