@@ -1,5 +1,5 @@
 // The model room's screen: wall of heads, the row in the middle, what it leads to on the right, generation below.
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { EngineError, type HeadsResult, type Input } from '../engine';
 import { route, writeState } from '../link';
 import { copy, download, engine, explain, pngOf, say } from '../shared';
@@ -115,7 +115,8 @@ function Bar() {
   const [target, setTarget] = useState(r.input.target ?? '');
   const [language, setLanguage] = useState(r.input.language ?? '');
   const field = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => { setText(shown); setTarget(r.input.target ?? ''); setLanguage(r.input.language ?? ''); }, [r.input, r.model]);
+  // Before the next key can be pressed: what is typed into a field that has just opened stays.
+  useLayoutEffect(() => { setText(shown); setTarget(r.input.target ?? ''); setLanguage(r.input.language ?? ''); }, [r.input, r.model]);
   const go = () => {
     if (!text.trim()) { field.current?.focus(); return; }
     const input: Input = seq ? { source: text.trim(), ...(language ? { language } : {}), ...(target.trim() ? { target: target.trim() } : {}) } : { text };
@@ -147,12 +148,12 @@ function Bar() {
   return <form class="room-bar" onSubmit={(event) => { event.preventDefault(); go(); }}>
     <Select id="model" label={t('nav.model')} hideLabel value={r.model} options={entries.value.map((e) => ({ value: e.name, label: e.error ? `${e.name} ⚠` : e.name }))} onChange={(name) => { const entry = entries.value.find((e) => e.name === name); if (entry?.error) say(explain(new EngineError(entry.error, 400)), 'error'); else void openModel(name, null); }} />
     <div class="room-text">
-      <textarea id="source-text" ref={field} rows={1} value={text} spellcheck={false} aria-label={seq ? t('room.source') : t('room.text')} placeholder={seq ? t('room.source.type') : t('room.text.type')} onInput={(event) => setText(event.currentTarget.value)}
+      <textarea id="source-text" ref={field} rows={1} value={text} disabled={!model} spellcheck={false} aria-label={seq ? t('room.source') : t('room.text')} placeholder={seq ? t('room.source.type') : t('room.text.type')} onInput={(event) => setText(event.currentTarget.value)}
         onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey) { event.preventDefault(); go(); } if (event.key === 'Escape') field.current?.blur(); }} />
       {seq && <textarea id="target-text" rows={1} value={target} spellcheck={false} aria-label={t('room.target')} placeholder={base.value?.input.target ?? t('room.target.type')} onInput={(event) => setTarget(event.currentTarget.value)} onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey) { event.preventDefault(); go(); } }} />}
     </div>
     {model && model.languages.length > 1 && <Select label={t('room.language')} hideLabel value={language} options={[{ value: '', label: t('room.language.auto') }, ...model.languages.map((l) => ({ value: l.name, label: `→ ${l.name}` }))]} onChange={setLanguage} />}
-    <Button primary label={t('room.run')} id="run" onClick={go} />
+    <Button primary label={t('room.run')} id="run" disabled={!model} onClick={go} />
     {model && model.examples.length > 0 && <Select label={t('bench.example')} hideLabel value="" options={[{ value: '', label: t('bench.example') }, ...model.examples.map((e, i) => ({ value: String(i), label: (e.source ?? e.text ?? '').slice(0, 24) }))]} onChange={pick} />}
     <span class="spring" />
     <span class="bar-tools"><Button icon="undo" id="undo" keys="z" label={t('undo')} disabled={!past.value.length} onClick={undo} /><Button icon="redo" id="redo" keys="Shift+z" label={t('redo')} disabled={!future.value.length} onClick={redo} />
