@@ -186,9 +186,12 @@ bool run(const Shape& shape, double seconds, const std::string& only) {
 #ifdef ATTEND_BENCH_OPENBLAS
   const int m = static_cast<int>(rows), k = static_cast<int>(inputs), n = static_cast<int>(outputs);
   if (shape.operation == Operation::multiply_transposed) {
-    contenders.push_back({"openblas", [&, m, k, n] {
-      cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, k, n, m, 1, a.data(), k, other.data(), n, 1, peer.data(), n);
-    }, {}});
+    contenders.push_back({"openblas",
+                          [&, m, k, n] {
+                            cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, k, n, m, 1, a.data(), k, other.data(),
+                                        n, 1, peer.data(), n);
+                          },
+                          {}});
   } else if (rows == 1) {
     contenders.push_back({"openblas",
                           [&, k, n] {

@@ -101,10 +101,12 @@ inline Inspection inspection_of(std::size_t queries, std::size_t keys, bool caus
   inspection.attentions = {attention};
   inspection.outcomes = {
       {{"cats", false, true}, 2.5, 1.25}, {{"dogs", false, true}, 1.0, 1.75}, {{"</s>", true, false}, -0.5, -0.5}};
-  TokenAttribution integrated{"integrated_gradients", "logit", {}, 3.5, 0.25, 0.125, "<unk>", 64}, product{"gradient_input", "logit", {}};
+  TokenAttribution integrated{"integrated_gradients", "logit", {}, 3.5, 0.25, 0.125, "<unk>", 64},
+      product{"gradient_input", "logit", {}};
   for (std::size_t t = 0; t < 2; ++t) {
     std::vector<float>& values = integrated.values.emplace_back();
-    for (std::size_t i = 0; i < inspection.texts[t].tokens.size(); ++i) values.push_back(static_cast<float>(std::cos(3.0 * static_cast<double>(i + t))));
+    for (std::size_t i = 0; i < inspection.texts[t].tokens.size(); ++i)
+      values.push_back(static_cast<float>(std::cos(3.0 * static_cast<double>(i + t))));
     product.values.push_back(t == 0 ? std::vector<float>{} : values);
   }
   inspection.attributions = {integrated, product};

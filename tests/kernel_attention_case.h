@@ -93,7 +93,9 @@ class AttentionCase {
     return all;
   }
 
-  HeadsView output_gradient_view() const { return {output_gradient.data(), call.output.row_stride, call.output.head_stride}; }
+  HeadsView output_gradient_view() const {
+    return {output_gradient.data(), call.output.row_stride, call.output.head_stride};
+  }
   Random& random() { return random_; }
 
   AttentionCall call;
@@ -126,15 +128,20 @@ class AttentionCase {
       most_keys = std::max(most_keys, item.keys);
     }
     switch (letter) {
-      case 'c': return CausalRule{};
+      case 'c':
+        return CausalRule{};
       case 'w':
         return WindowRule{static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(most_keys))),
                           static_cast<std::int64_t>(random_.below(4))};
-      case 'l': return KeyLengthsRule{random_lengths()};
-      case 'p': return PrefixRule{random_lengths()};
+      case 'l':
+        return KeyLengthsRule{random_lengths()};
+      case 'p':
+        return PrefixRule{random_lengths()};
       case 'd': {
-        for (std::int64_t i = 0; i < query_rows; ++i) query_documents_.push_back(static_cast<std::int32_t>(i * 3 / std::max<std::int64_t>(query_rows, 1)));
-        for (std::int64_t j = 0; j < key_rows; ++j) key_documents_.push_back(static_cast<std::int32_t>(j * 3 / std::max<std::int64_t>(key_rows, 1)));
+        for (std::int64_t i = 0; i < query_rows; ++i)
+          query_documents_.push_back(static_cast<std::int32_t>(i * 3 / std::max<std::int64_t>(query_rows, 1)));
+        for (std::int64_t j = 0; j < key_rows; ++j)
+          key_documents_.push_back(static_cast<std::int32_t>(j * 3 / std::max<std::int64_t>(key_rows, 1)));
         return DocumentRule{query_documents_, key_documents_};
       }
       case 'b': {
@@ -157,7 +164,9 @@ class AttentionCase {
   void add_rule(char letter) {
     ScoreRules& rules = call.rules;
     switch (letter) {
-      case 'c': rules.soft_cap = 1.5f; break;
+      case 'c':
+        rules.soft_cap = 1.5f;
+        break;
       case 's':
         slopes = numbers(options_.query_heads);
         rules.slopes = slopes;
@@ -178,7 +187,8 @@ class AttentionCase {
         rules.bias.query_stride = most_keys;
         rules.bias.head_stride = options_.broadcast_bias ? 0 : most_queries * most_keys;
         rules.bias.item_stride = options_.broadcast_bias ? 0 : options_.query_heads * rules.bias.head_stride;
-        bias_size = options_.broadcast_bias ? most_queries * most_keys : static_cast<std::int64_t>(items.size()) * rules.bias.item_stride;
+        bias_size = options_.broadcast_bias ? most_queries * most_keys
+                                            : static_cast<std::int64_t>(items.size()) * rules.bias.item_stride;
         bias = numbers(bias_size);
         rules.bias.data = bias.data();
         break;
@@ -194,10 +204,12 @@ class AttentionCase {
       // A cache with holes: positions grow by one or two.
       auto* keys = positions_.emplace_back(std::make_unique<std::vector<std::int32_t>>()).get();
       std::int32_t position = 0;
-      for (std::int64_t j = 0; j < item.keys; ++j) keys->push_back(position += 1 + static_cast<std::int32_t>(random_.below(2)));
+      for (std::int64_t j = 0; j < item.keys; ++j)
+        keys->push_back(position += 1 + static_cast<std::int32_t>(random_.below(2)));
       auto* queries = positions_.emplace_back(std::make_unique<std::vector<std::int32_t>>()).get();
       position = std::max<std::int32_t>(0, position - static_cast<std::int32_t>(item.queries) * 3 / 2);
-      for (std::int64_t i = 0; i < item.queries; ++i) queries->push_back(position += 1 + static_cast<std::int32_t>(random_.below(2)));
+      for (std::int64_t i = 0; i < item.queries; ++i)
+        queries->push_back(position += 1 + static_cast<std::int32_t>(random_.below(2)));
       item.key_positions = keys->data();
       item.query_positions = queries->data();
     }
@@ -262,7 +274,8 @@ inline CaseGradients run_backward(const AttentionCase& given) {
 }
 
 // Largest difference, against a bound that grows with the size of the numbers.
-inline void expect_close(const std::vector<float>& found, const std::vector<double>& expected, double bound, const std::string& what) {
+inline void expect_close(const std::vector<float>& found, const std::vector<double>& expected, double bound,
+                         const std::string& what) {
   double largest = 1, worst = 0;
   std::size_t where = 0;
   for (std::size_t i = 0; i < std::min(found.size(), expected.size()); ++i) {
@@ -286,14 +299,15 @@ inline void expect_forward(const AttentionCase& given, double bound, const std::
       for (std::int64_t head = 0; head < call.query_heads; ++head) {
         const double log_sum = expected.log_sum_exp[index_of(row * call.query_heads + head)];
         const float found = call.log_sum_exp[row * call.query_heads + head];
-        if (std::isinf(log_sum))
-          ASSERT_EQ(found, log_sum) << what << " row " << row;
+        if (std::isinf(log_sum)) ASSERT_EQ(found, log_sum) << what << " row " << row;
         else
-          ASSERT_NEAR(found, log_sum, bound * std::max(1.0, std::abs(log_sum))) << what << " row " << row << " head " << head;
+          ASSERT_NEAR(found, log_sum, bound * std::max(1.0, std::abs(log_sum)))
+              << what << " row " << row << " head " << head;
         for (std::int64_t x = 0; x < call.value_dim; ++x) {
           const double want = expected.output[index_of((row * call.query_heads + head) * call.value_dim + x)];
           const float got = call.output.data[row * call.output.row_stride + head * call.output.head_stride + x];
-          ASSERT_NEAR(got, want, bound * std::max(1.0, std::abs(want))) << what << " row " << row << " head " << head << " x " << x;
+          ASSERT_NEAR(got, want, bound * std::max(1.0, std::abs(want)))
+              << what << " row " << row << " head " << head << " x " << x;
         }
       }
 }
@@ -320,7 +334,8 @@ void on_every_target(const Body& body) {
 }
 
 inline const std::vector<std::string>& mask_sets() {
-  static const std::vector<std::string> sets = {"", "c", "w", "l", "p", "d", "b", "m", "cl", "wl", "cp", "dm", "cwlpdbm"};
+  static const std::vector<std::string> sets = {"",  "c",  "w",  "l",  "p",  "d",      "b",
+                                                "m", "cl", "wl", "cp", "dm", "cwlpdbm"};
   return sets;
 }
 inline const std::vector<std::string>& rule_sets() {

@@ -10,7 +10,9 @@ namespace attend {
 inline std::vector<ScoreEdit> random_edits(AttentionCase& given, int count, bool locks) {
   using Kind = ScoreEdit::Kind;
   Random& random = given.random();
-  const auto below = [&](std::int64_t bound) { return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(std::max<std::int64_t>(bound, 1)))); };
+  const auto below = [&](std::int64_t bound) {
+    return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(std::max<std::int64_t>(bound, 1))));
+  };
   const auto number = [&] { return static_cast<float>(below(9) - 4) / 4.0f; };
   std::vector<ScoreEdit> edits;
   for (int i = 0; i < count; ++i) {
@@ -21,7 +23,8 @@ inline std::vector<ScoreEdit> random_edits(AttentionCase& given, int count, bool
     edit.head = below(2) == 0 ? -1 : below(given.call.query_heads);
     edit.query = below(2) == 0 ? -1 : below(given.items[index_of(item)].keys + 2);
     edit.key = below(3) == 0 ? -1 : below(given.items[index_of(item)].keys + 2);
-    if (edit.query != -1 && below(2) == 0) edit.query_end = below(3) == 0 ? ScoreEdit::open_end : edit.query + 1 + below(5);
+    if (edit.query != -1 && below(2) == 0)
+      edit.query_end = below(3) == 0 ? ScoreEdit::open_end : edit.query + 1 + below(5);
     if (edit.key != -1 && below(3) == 0) edit.key_end = below(3) == 0 ? ScoreEdit::open_end : edit.key + 1 + below(9);
     if (below(4) == 0) edit.min_distance = below(12) - 3;
     edit.value = number();
@@ -42,7 +45,8 @@ inline bool add_random_edits(AttentionCase& given, std::vector<ScoreEdit>& edits
   given.call.edits = edits;
   try {
     attention_forward(given.call);
-    return std::any_of(edits.begin(), edits.end(), [](const ScoreEdit& edit) { return edit.kind == ScoreEdit::Kind::lock; });
+    return std::any_of(edits.begin(), edits.end(),
+                       [](const ScoreEdit& edit) { return edit.kind == ScoreEdit::Kind::lock; });
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("locked weights sum to"), std::string::npos) << error.what();
     std::erase_if(edits, [](const ScoreEdit& edit) { return edit.kind == ScoreEdit::Kind::lock; });

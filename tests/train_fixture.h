@@ -28,7 +28,8 @@ inline std::string made_up_words(int count, int letters, int longest, std::uint6
   std::string text;
   for (int i = 0; i < count; ++i) {
     const auto length = 2 + random.below(static_cast<std::uint64_t>(longest - 1));
-    for (std::uint64_t j = 0; j < length; ++j) text += static_cast<char>('a' + random.below(static_cast<std::uint64_t>(letters)));
+    for (std::uint64_t j = 0; j < length; ++j)
+      text += static_cast<char>('a' + random.below(static_cast<std::uint64_t>(letters)));
     text += '\n';
   }
   return text;
@@ -38,7 +39,8 @@ class TrainTest : public testing::Test {
  protected:
   void SetUp() override {
     const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = std::filesystem::path(testing::TempDir()) / (std::string("attend-") + info->test_suite_name() + "-" + info->name());
+    folder_ = std::filesystem::path(testing::TempDir()) /
+              (std::string("attend-") + info->test_suite_name() + "-" + info->name());
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }

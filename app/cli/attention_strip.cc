@@ -23,7 +23,8 @@ std::string cell(float weight, int width, bool colour) {
     char number[8];
     std::snprintf(number, sizeof(number), "%.2f", static_cast<double>(weight));
     const std::string digits = width >= 4 ? std::string(number) : width >= 2 ? std::string(number).substr(1, 2) : " ";
-    text = "\033[48;5;" + std::to_string(violet[step]) + (step >= 3 ? ";30m" : ";97m") + padded(digits, width) + "\033[0m";
+    text =
+        "\033[48;5;" + std::to_string(violet[step]) + (step >= 3 ? ";30m" : ";97m") + padded(digits, width) + "\033[0m";
     return text;
   }
   if (step == 0) return "·" + std::string(static_cast<std::size_t>(width - 1), ' ');
@@ -39,8 +40,8 @@ std::string percent(float weight) {
 
 }  // namespace
 
-std::vector<std::string> attention_strip(const Translator& translator, const Translation& translation, bool by_token, bool colour,
-                                         int columns) {
+std::vector<std::string> attention_strip(const Translator& translator, const Translation& translation, bool by_token,
+                                         bool colour, int columns) {
   std::vector<std::string> lines;
   if (translation.alignment.empty()) return lines;
   const auto split = [&](const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
@@ -77,11 +78,13 @@ std::vector<std::string> attention_strip(const Translator& translator, const Tra
   for (std::size_t row = 0; row < target.size(); ++row) {
     std::vector<std::size_t> order(source.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return weight(row, a) > weight(row, b); });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return weight(row, a) > weight(row, b); });
     const std::string name = padded(target[row].text, label);
     std::string line = "  " + (target[row].special() ? dim(name) : name) + "  ";
     if (matrix) {
-      for (std::size_t word = 0; word < source.size(); ++word) line += cell(weight(row, word), widths[word], colour) + " ";
+      for (std::size_t word = 0; word < source.size(); ++word)
+        line += cell(weight(row, word), widths[word], colour) + " ";
       line += dim(" " + percent(weight(row, order[0])) + " " + source[order[0]].text);
     } else {
       line += "reads";

@@ -12,7 +12,7 @@ namespace attend::cli {
 // received) and means over those of a target word, so rows sum to 1. With colour, cells are shaded backgrounds; without,
 // shading characters. Too wide for `columns`: a list of the three most read source words for each target word instead of
 // the matrix.
-std::vector<std::string> attention_strip(const Translator& translator, const Translation& translation, bool by_token, bool colour,
-                                         int columns);
+std::vector<std::string> attention_strip(const Translator& translator, const Translation& translation, bool by_token,
+                                         bool colour, int columns);
 
 }  // namespace attend::cli

@@ -27,7 +27,9 @@ std::string number(double value) {
 }
 
 std::string said(const TokenAttribution& attribution) {
-  return attribution.name == "gradient_input" ? "gradient x input" : attribution.name == "integrated_gradients" ? "integrated gradients" : attribution.name;
+  return attribution.name == "gradient_input"         ? "gradient x input"
+         : attribution.name == "integrated_gradients" ? "integrated gradients"
+                                                      : attribution.name;
 }
 
 void print_scores(Output& out, const Inspection& inspection, const TokenAttribution& attribution) {
@@ -50,7 +52,8 @@ void print_scores(Output& out, const Inspection& inspection, const TokenAttribut
       const auto length = static_cast<int>(std::lround(largest > 0 ? longest_bar * std::abs(value) / largest : 0));
       std::string bar;
       for (int i = 0; i < length; ++i) bar += value < 0 ? "\u2591" : "\u2588";
-      std::string line = join("    ", padded(inspection.texts[text].tokens[token].text, widest), "  ", signed_number(value), "  ", bar);
+      std::string line = join("    ", padded(inspection.texts[text].tokens[token].text, widest), "  ",
+                              signed_number(value), "  ", bar);
       while (line.ends_with(' ')) line.pop_back();
       out.line(line);
     }
@@ -65,21 +68,24 @@ void print_scores(Output& out, const Inspection& inspection, const TokenAttribut
     const double percent = 100 * std::abs(attribution.completeness_error) / whole;
     std::snprintf(share, sizeof(share), percent < 10 ? " (%.2g %%)" : " (%.0f %%)", percent);
   }
-  out.line(join("  sum ", number(attribution.sum()), "; target ", number(attribution.target), ", at the baseline (", attribution.baseline_name, ") ",
-                number(attribution.baseline), "; completeness error ", number(attribution.completeness_error), share, " with ", attribution.steps,
-                " steps"));
+  out.line(join("  sum ", number(attribution.sum()), "; target ", number(attribution.target), ", at the baseline (",
+                attribution.baseline_name, ") ", number(attribution.baseline), "; completeness error ",
+                number(attribution.completeness_error), share, " with ", attribution.steps, " steps"));
 }
 
 // Rollouts are read after their last layer; value zeroing is a mean over the layers.
-void print_shares(Output& out, const Inspection& inspection, const ShownAttention& attention, bool rollout, int columns, bool colour) {
+void print_shares(Output& out, const Inspection& inspection, const ShownAttention& attention, bool rollout, int columns,
+                  bool colour) {
   const auto& queries = inspection.texts[attention.query_text].tokens;
   const auto& keys = inspection.texts[attention.key_text].tokens;
   const std::vector<float>& values = attention.measures.front().values;
   const std::size_t cells = queries.size() * keys.size(), layers = attention.layers.size();
   out.line("");
   const char* what = attention.query_text == attention.key_text ? "word" : "target word";
-  out.line(rollout ? join(attention.name, ": what of the text has reached each ", what, " up to layer ", attention.layers.back())
-                   : join(attention.name, ": whose value changes what becomes of each ", what, ", mean over ", layers, layers == 1 ? " layer" : " layers"));
+  out.line(rollout ? join(attention.name, ": what of the text has reached each ", what, " up to layer ",
+                          attention.layers.back())
+                   : join(attention.name, ": whose value changes what becomes of each ", what, ", mean over ", layers,
+                          layers == 1 ? " layer" : " layers"));
   int widest = 4;
   for (const ShownToken& token : queries) widest = std::max(widest, std::min(display_width(token.text), 16));
   for (std::size_t query = 0; query < queries.size(); ++query) {
@@ -110,15 +116,23 @@ void print_shares(Output& out, const Inspection& inspection, const ShownAttentio
 }  // namespace
 
 void AttributionFlags::add_to(Command& command) {
-  command.add_list("--attribution", methods,
-                   "Also these: integrated-gradients and gradient-input (what each word adds to --why or --sequence), rollout (what "
-                   "of the text reaches each word through all layers), value-zeroing (whose value changes what becomes of each word)");
-  command.add_option("--baseline", options.baseline,
-                     "Integrated gradients: the token read in place of every word, or zero (default: the pad or unknown token)")
+  command.add_list(
+      "--attribution", methods,
+      "Also these: integrated-gradients and gradient-input (what each word adds to --why or --sequence), rollout (what "
+      "of the text reaches each word through all layers), value-zeroing (whose value changes what becomes of each word)");
+  command
+      .add_option(
+          "--baseline", options.baseline,
+          "Integrated gradients: the token read in place of every word, or zero (default: the pad or unknown token)")
       ->type_name("TOKEN");
-  command.add_option("--steps", options.steps, "Integrated gradients: points of the path (default: until the completeness error is below 1 %)")
-      ->type_name("N")->check(whole(1, 1024));
-  command.add_option("--residual", options.residual, "Rollout: share of the residual stream")->check(between(0, 1))->show_default();
+  command
+      .add_option("--steps", options.steps,
+                  "Integrated gradients: points of the path (default: until the completeness error is below 1 %)")
+      ->type_name("N")
+      ->check(whole(1, 1024));
+  command.add_option("--residual", options.residual, "Rollout: share of the residual stream")
+      ->check(between(0, 1))
+      ->show_default();
 }
 
 AttributionOptions AttributionFlags::chosen(bool has_target) const {
@@ -128,13 +142,14 @@ AttributionOptions AttributionFlags::chosen(bool has_target) const {
     const AttributionMethod method = attribution_method_named(name);
     all.methods.push_back(method);
     gradients = gradients || method == AttributionMethod::integrated_gradients;
-    if (!has_target && (method == AttributionMethod::integrated_gradients || method == AttributionMethod::gradient_input))
+    if (!has_target &&
+        (method == AttributionMethod::integrated_gradients || method == AttributionMethod::gradient_input))
       throw Error(ErrorKind::argument, join("--attribution ", name), "explains something, and nothing is chosen",
                   "add --why TOKEN or --sequence");
   }
   if (!gradients && (!options.baseline.empty() || options.steps > 0))
-    throw Error(ErrorKind::argument, options.baseline.empty() ? "--steps" : "--baseline", "is of integrated gradients, and they are not wanted",
-                "add --attribution integrated-gradients");
+    throw Error(ErrorKind::argument, options.baseline.empty() ? "--steps" : "--baseline",
+                "is of integrated gradients, and they are not wanted", "add --attribution integrated-gradients");
   return all;
 }
 

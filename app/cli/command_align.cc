@@ -12,7 +12,8 @@ namespace {
 struct Options {
   std::string model = "tatoeba-zh-en";
   std::vector<std::string> files;
-  std::string from, to, symmetrise = "intersection", rule = "threshold", source_words = "word", target_words = "word", reference;
+  std::string from, to, symmetrise = "intersection", rule = "threshold", source_words = "word", target_words = "word",
+                        reference;
   double threshold = 0.15;
   std::vector<int> layers, heads;
   bool after = false, words = false;
@@ -58,12 +59,17 @@ void run(const Options& options, const Globals& globals) {
         };
         const std::vector<std::string> source = words(pair.source), target = words(pair.target);
         if (globals.json) {
-          out.json({{"line", corpus.line[begin + i]}, {"from", pair.from}, {"to", pair.to}, {"source_words", source}, {"target_words", target},
+          out.json({{"line", corpus.line[begin + i]},
+                    {"from", pair.from},
+                    {"to", pair.to},
+                    {"source_words", source},
+                    {"target_words", target},
                     {"links", to_pharaoh(pair.links)}});
         } else {
           std::string line;
           for (const Link& link : pair.links)
-            line += (line.empty() ? "" : "  ") + source[static_cast<std::size_t>(link.source)] + "-" + target[static_cast<std::size_t>(link.target)];
+            line += (line.empty() ? "" : "  ") + source[static_cast<std::size_t>(link.source)] + "-" +
+                    target[static_cast<std::size_t>(link.target)];
           out.line(line);
         }
       } else {
@@ -74,10 +80,14 @@ void run(const Options& options, const Globals& globals) {
   }
   if (references.given()) {
     if (globals.json) {
-      out.json({{"precision", score.precision()}, {"recall", score.recall()}, {"alignment_error_rate", score.error()}, {"links", score.links}});
+      out.json({{"precision", score.precision()},
+                {"recall", score.recall()},
+                {"alignment_error_rate", score.error()},
+                {"links", score.links}});
     } else {
       char text[128];
-      std::snprintf(text, sizeof(text), "# precision %.4f, recall %.4f, alignment error rate %.4f", score.precision(), score.recall(), score.error());
+      std::snprintf(text, sizeof(text), "# precision %.4f, recall %.4f, alignment error rate %.4f", score.precision(),
+                    score.recall(), score.error());
       out.line(text);
     }
   }
@@ -89,20 +99,33 @@ void run(const Options& options, const Globals& globals) {
 void add_align(Command& program, Globals& globals) {
   Command* command = program.add_command("align", "Which words of given pairs belong together, from cross-attention");
   auto options = std::make_shared<Options>();
-  command->add_option("files", options->files, "Source file and target file, one pair a line")->required()->expected(2)->type_name("SOURCE TARGET");
+  command->add_option("files", options->files, "Source file and target file, one pair a line")
+      ->required()
+      ->expected(2)
+      ->type_name("SOURCE TARGET");
   command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->show_default();
   command->add_option("--from", options->from, "Language of the source (default: told by the script of each line)");
   command->add_option("--to", options->to, "Language of the target");
-  command->add_option("--symmetrise", options->symmetrise, "forward, backward, intersection, union, grow-diag, grow-diag-final or grow-diag-final-and")
+  command
+      ->add_option("--symmetrise", options->symmetrise,
+                   "forward, backward, intersection, union, grow-diag, grow-diag-final or grow-diag-final-and")
       ->show_default();
-  command->add_option("--rule", options->rule, "threshold: words whose weight is at least --threshold; largest: each target word with the source word it reads most")->show_default();
-  command->add_option("--threshold", options->threshold, "Least weight of a link with --rule threshold")->show_default();
-  command->add_list("--layers", options->layers, "Decoder layers read, from 0, -1 the last (default: the last but one)");
+  command
+      ->add_option(
+          "--rule", options->rule,
+          "threshold: words whose weight is at least --threshold; largest: each target word with the source word it reads most")
+      ->show_default();
+  command->add_option("--threshold", options->threshold, "Least weight of a link with --rule threshold")
+      ->show_default();
+  command->add_list("--layers", options->layers,
+                    "Decoder layers read, from 0, -1 the last (default: the last but one)");
   command->add_list("--heads", options->heads, "Heads read (default: the mean of all)");
   command->add_flag("--after", options->after, "Read the step after a word, which reads the word itself (Shift-Att)");
-  command->add_option("--source-words", options->source_words, "Words of the source: word, character, blank or token")->show_default();
+  command->add_option("--source-words", options->source_words, "Words of the source: word, character, blank or token")
+      ->show_default();
   command->add_option("--target-words", options->target_words, "The same for the target")->show_default();
-  command->add_option("--reference", options->reference, "Alignments to compare with, in Pharaoh format (p for possible links)");
+  command->add_option("--reference", options->reference,
+                      "Alignments to compare with, in Pharaoh format (p for possible links)");
   command->add_flag("--words", options->words, "Print the words instead of their numbers");
   add_read_options(*command, options->read, true);
   command->footer(

@@ -21,7 +21,8 @@ void collect(const Command& command, const std::string& name, std::vector<Comple
   Completed entry{name, command.description(), &command, {}};
   for (const auto& each : command.commands()) entry.below.push_back(each->name());
   all.push_back(std::move(entry));
-  for (const auto& each : command.commands()) collect(*each, name.empty() ? each->name() : name + " " + each->name(), all);
+  for (const auto& each : command.commands())
+    collect(*each, name.empty() ? each->name() : name + " " + each->name(), all);
 }
 
 std::vector<Completed> all_commands(const Command& program) {
@@ -69,7 +70,8 @@ std::string bash(const Command& program) {
     for (const auto& option : entry.command->options()) {
       if (!option->takes_value()) continue;
       const std::string list = joined(values_of(*option));
-      for (const std::string& name : names_of(*option)) values += "    '" + entry.name + " " + name + "') words='" + list + "'; valued=1 ;;\n";
+      for (const std::string& name : names_of(*option))
+        values += "    '" + entry.name + " " + name + "') words='" + list + "'; valued=1 ;;\n";
       if (option->positional() && !list.empty()) arguments += "    '" + entry.name + "') words='" + list + "' ;;\n";
     }
   }
@@ -83,28 +85,36 @@ std::string bash(const Command& program) {
          "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
          "    if [[ $skip ]]; then skip=; continue; fi\n"
          "    case $word in\n"
-         "      " + takers + ") skip=1 ;;\n"
+         "      " +
+         takers +
+         ") skip=1 ;;\n"
          "      -*) ;;\n"
          "      *) case $command in\n"
          "           '') command=$word ;;\n"
-         "           " + (going_deeper.empty() ? "'-'" : going_deeper) + ") command+=\" $word\" ;;\n"
+         "           " +
+         (going_deeper.empty() ? "'-'" : going_deeper) +
+         ") command+=\" $word\" ;;\n"
          "         esac ;;\n"
          "    esac\n"
          "  done\n"
          "  # The value of an option: one of a few, or else a file.\n"
-         "  case \"$command $previous\" in\n" + values +
+         "  case \"$command $previous\" in\n" +
+         values +
          "  esac\n"
          "  if [[ $valued ]]; then COMPREPLY=($(compgen -W \"$words\" -- \"$current\")); [[ ${COMPREPLY[*]} ]] || COMPREPLY=($(compgen -f -- \"$current\")); return; fi\n"
          "  if [[ $current == -* ]]; then\n"
-         "    case $command in\n" + words +
+         "    case $command in\n" +
+         words +
          "    esac\n"
          "    COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
          "    return\n"
          "  fi\n"
-         "  case $command in\n" + commands +
+         "  case $command in\n" +
+         commands +
          "  esac\n"
          "  if [[ $words ]]; then COMPREPLY=($(compgen -W \"$words\" -- \"$current\")); return; fi\n"
-         "  case $command in\n" + arguments +
+         "  case $command in\n" +
+         arguments +
          "  esac\n"
          "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\")); [[ ${COMPREPLY[*]} ]] || COMPREPLY=($(compgen -f -- \"$current\"))\n"
          "}\n"
@@ -121,11 +131,15 @@ std::string fish(const Command& program) {
   for (const Completed& entry : all_commands(program)) {
     std::string condition;
     std::istringstream names(entry.name);
-    for (std::string name; names >> name;) condition += (condition.empty() ? "" : "; and ") + ("__fish_seen_subcommand_from " + name);
+    for (std::string name; names >> name;)
+      condition += (condition.empty() ? "" : "; and ") + ("__fish_seen_subcommand_from " + name);
     const std::string line = "complete -c attend" + (condition.empty() ? "" : " -n " + quoted(condition));
-    const std::string deeper = condition.empty() ? "__fish_use_subcommand" : condition + "; and not __fish_seen_subcommand_from " + joined(entry.below);
+    const std::string deeper = condition.empty()
+                                   ? "__fish_use_subcommand"
+                                   : condition + "; and not __fish_seen_subcommand_from " + joined(entry.below);
     for (const auto& below : entry.command->commands())
-      text += "complete -c attend -f -n " + quoted(deeper) + " -a " + below->name() + " -d " + quoted(below->description()) + "\n";
+      text += "complete -c attend -f -n " + quoted(deeper) + " -a " + below->name() + " -d " +
+              quoted(below->description()) + "\n";
     for (const auto& option : entry.command->options()) {
       const std::string values = joined(values_of(*option));
       if (names_of(*option).empty()) {

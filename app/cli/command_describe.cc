@@ -25,7 +25,11 @@ void run(const Options& options, const Globals& globals) {
   if (options.recipe_keys) {
     if (globals.json)
       for (const RecipeKeyText& key : list_recipe_keys())
-        out.json({{"key", key.key}, {"value", key.value}, {"default", key.standard.empty() ? Json(nullptr) : Json(key.standard)}, {"tasks", key.tasks}, {"meaning", key.meaning}});
+        out.json({{"key", key.key},
+                  {"value", key.value},
+                  {"default", key.standard.empty() ? Json(nullptr) : Json(key.standard)},
+                  {"tasks", key.tasks},
+                  {"meaning", key.meaning}});
     else out.text(describe_recipe_keys());
     out.flush();
     return;
@@ -46,8 +50,14 @@ void run(const Options& options, const Globals& globals) {
       for (int axis = 0; axis < parameter.value.shape().axes(); ++axis) shape.push_back(parameter.value.shape()[axis]);
       parameters.push_back({{"name", parameter.name}, {"shape", std::move(shape)}});
     }
-    if (folder.source) result["source_tokenizer"] = {{"kind", name_of(folder.source->kind())}, {"size", folder.source->size()}, {"fingerprint", folder.source->fingerprint()}};
-    if (folder.target) result["target_tokenizer"] = {{"kind", name_of(folder.target->kind())}, {"size", folder.target->size()}, {"fingerprint", folder.target->fingerprint()}};
+    if (folder.source)
+      result["source_tokenizer"] = {{"kind", name_of(folder.source->kind())},
+                                    {"size", folder.source->size()},
+                                    {"fingerprint", folder.source->fingerprint()}};
+    if (folder.target)
+      result["target_tokenizer"] = {{"kind", name_of(folder.target->kind())},
+                                    {"size", folder.target->size()},
+                                    {"fingerprint", folder.target->fingerprint()}};
     result["sites"] = std::move(sites);
     result["parameter_list"] = std::move(parameters);
     out.json(result);
@@ -60,14 +70,19 @@ void run(const Options& options, const Globals& globals) {
   row("kind", kind_of(config));
   row("parameters", short_number(static_cast<double>(folder.model.parameter_count())));
   const auto stack = [&](const char* name, const std::optional<StackConfig>& one) {
-    if (one) row(name, join(one->layers, " layers, ", one->vocabulary ? join("vocabulary ", one->vocabulary) : join("features of width ", one->input_width)));
+    if (one)
+      row(name,
+          join(one->layers, " layers, ",
+               one->vocabulary ? join("vocabulary ", one->vocabulary) : join("features of width ", one->input_width)));
   };
   stack("encoder", config.encoder);
   stack("decoder", config.decoder);
-  row("width", join(config.width, ", ", config.heads, " heads of ", config.head_width(), ", feed-forward ", config.inner_width, " ", name_of(config.activation)));
+  row("width", join(config.width, ", ", config.heads, " heads of ", config.head_width(), ", feed-forward ",
+                    config.inner_width, " ", name_of(config.activation)));
   row("positions", join("up to ", config.max_positions));
   if (folder.source) row("tokenizer", join(name_of(folder.source->kind()), ", ", folder.source->size(), " tokens"));
-  else if (folder.target) row("tokenizer", join(name_of(folder.target->kind()), ", ", folder.target->size(), " tokens"));
+  else if (folder.target)
+    row("tokenizer", join(name_of(folder.target->kind()), ", ", folder.target->size(), " tokens"));
   if (!folder.task.languages.empty()) {
     std::string languages;
     for (const std::string& language : folder.task.languages) languages += (languages.empty() ? "" : ", ") + language;
@@ -79,9 +94,11 @@ void run(const Options& options, const Globals& globals) {
   }
   if (options.parameters) {
     out.line("\nparameters:");
-    for (const Parameter& parameter : folder.model.parameters()) out.line("  " + padded(parameter.name, 44) + join(parameter.value.shape()));
+    for (const Parameter& parameter : folder.model.parameters())
+      out.line("  " + padded(parameter.name, 44) + join(parameter.value.shape()));
   }
-  if (!options.sites && !options.parameters) out.line("\n--sites lists the places where values can be read or changed, --parameters the weights.");
+  if (!options.sites && !options.parameters)
+    out.line("\n--sites lists the places where values can be read or changed, --parameters the weights.");
   out.flush();
 }
 
@@ -90,10 +107,12 @@ void run(const Options& options, const Globals& globals) {
 void add_describe(Command& program, Globals& globals) {
   Command* command = program.add_command("describe", "What a model is made of; what a recipe may say");
   auto options = std::make_shared<Options>();
-  command->add_option("model,--model,-m", options->model, "Model folder, or the name of a model that ships")->show_default();
+  command->add_option("model,--model,-m", options->model, "Model folder, or the name of a model that ships")
+      ->show_default();
   command->add_flag("--sites", options->sites, "List the sites");
   command->add_flag("--parameters", options->parameters, "List the parameters");
-  command->add_flag("--recipe-keys", options->recipe_keys, "Print every key of a training recipe with its meaning (Markdown; with --json one object a key)");
+  command->add_flag("--recipe-keys", options->recipe_keys,
+                    "Print every key of a training recipe with its meaning (Markdown; with --json one object a key)");
   command->footer("Examples:\n  attend describe tatoeba-zh-en --sites\n  attend describe --recipe-keys");
   command->callback([options, &globals] { run(*options, globals); });
 }

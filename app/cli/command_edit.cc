@@ -41,7 +41,8 @@ EditInput input_of(const Subject& subject) {
 }
 
 // The edits of the file and those of the command line behind them, less the ones left out.
-Edits edits_of(const Options& options, const ModelFolder& folder, const EditInput& input, const std::optional<std::uint64_t>& seed) {
+Edits edits_of(const Options& options, const ModelFolder& folder, const EditInput& input,
+               const std::optional<std::uint64_t>& seed) {
   Edits edits;
   if (!options.file.empty()) {
     const EditFile file = load_edit_file(options.file);
@@ -55,14 +56,19 @@ Edits edits_of(const Options& options, const ModelFolder& folder, const EditInpu
       try {
         edit = Json::parse(options.edits[i]);
       } catch (const Json::exception&) {
-        throw Error(ErrorKind::argument, "--edit", join("\"", options.edits[i].substr(0, 60), "\" is not a JSON object"),
+        throw Error(ErrorKind::argument, "--edit",
+                    join("\"", options.edits[i].substr(0, 60), "\" is not a JSON object"),
                     "write {\"kind\": \"cut\", \"at\": \"decoder.2.cross\", \"heads\": [1]}");
       }
-      if (seed && edit.is_object() && edit.contains("kind") && edit["kind"] == "noise" && !edit.contains("seed")) edit["seed"] = *seed;
+      if (seed && edit.is_object() && edit.contains("kind") && edit["kind"] == "noise" && !edit.contains("seed"))
+        edit["seed"] = *seed;
       if (edit.is_object() && !edit.contains("name")) edit["name"] = join("edit ", edits.list().size() + i + 1);
       list.push_back(std::move(edit));
     }
-    const Json file{{"version", 1}, {"model", fingerprint(folder.model)}, {"text", text_fingerprint(input)}, {"edits", std::move(list)}};
+    const Json file{{"version", 1},
+                    {"model", fingerprint(folder.model)},
+                    {"text", text_fingerprint(input)},
+                    {"edits", std::move(list)}};
     try {
       const EditFile read = edit_file_from_json(file.dump(), "--edit");
       for (const Edit& edit : read.edits.list()) edits.add(edit);
@@ -71,7 +77,9 @@ Edits edits_of(const Options& options, const ModelFolder& folder, const EditInpu
     }
   }
   for (const std::string& name : options.without) edits.remove(name);
-  if (edits.empty()) throw Error(ErrorKind::argument, "edit", "there is no edit to make", "give an edit file with --edits, or --edit JSON");
+  if (edits.empty())
+    throw Error(ErrorKind::argument, "edit", "there is no edit to make",
+                "give an edit file with --edits, or --edit JSON");
   return edits;
 }
 
@@ -101,31 +109,36 @@ std::int64_t row_moved_most(const EditedRun& run) {
   for (std::int64_t r = 0; r < run.base.rows(); ++r) {
     double distance = 0;
     for (std::int64_t id = 0; id < run.base.width(); ++id)
-      distance = std::max(distance, std::abs(static_cast<double>(run.edited.at(r, id)) - static_cast<double>(run.base.at(r, id))));
+      distance = std::max(
+          distance, std::abs(static_cast<double>(run.edited.at(r, id)) - static_cast<double>(run.base.at(r, id))));
     if (distance > most) most = distance, row = r;
   }
   return row;
 }
 
 // The most probable tokens of a row, before or after.
-std::vector<Outcome> outcomes_of(const EditedRun& run, std::int64_t row, const std::function<ShownToken(std::int32_t)>& token, int top) {
+std::vector<Outcome> outcomes_of(const EditedRun& run, std::int64_t row,
+                                 const std::function<ShownToken(std::int32_t)>& token, int top) {
   std::vector<std::int32_t> ids(static_cast<std::size_t>(run.base.width()));
   std::iota(ids.begin(), ids.end(), 0);
   const auto larger = [&](std::int32_t a, std::int32_t b) {
-    const float in_a = std::max(run.base.at(row, a), run.edited.at(row, a)), in_b = std::max(run.base.at(row, b), run.edited.at(row, b));
+    const float in_a = std::max(run.base.at(row, a), run.edited.at(row, a)),
+                in_b = std::max(run.base.at(row, b), run.edited.at(row, b));
     return in_a != in_b ? in_a > in_b : a < b;
   };
   const auto count = std::min(ids.size(), static_cast<std::size_t>(2 * top));
   std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count), ids.end(), larger);
   std::vector<Outcome> outcomes;
   for (std::size_t i = 0; i < count; ++i)
-    outcomes.push_back({token(ids[i]), static_cast<double>(run.base.at(row, ids[i])), static_cast<double>(run.edited.at(row, ids[i]))});
+    outcomes.push_back({token(ids[i]), static_cast<double>(run.base.at(row, ids[i])),
+                        static_cast<double>(run.edited.at(row, ids[i]))});
   return outcomes;
 }
 
 std::string class_name(const ModelFolder& folder, std::int32_t number) {
   const std::vector<std::string>& names = folder.task.classes;
-  return static_cast<std::size_t>(number) < names.size() ? names[static_cast<std::size_t>(number)] : join("class ", number);
+  return static_cast<std::size_t>(number) < names.size() ? names[static_cast<std::size_t>(number)]
+                                                         : join("class ", number);
 }
 
 // What a column of the logits is called.
@@ -174,7 +187,8 @@ std::string described(const Edit& edit) {
   list("positions", edit.positions, range_text);
   list("keys", edit.keys, range_text);
   const Edit plain;
-  if (edit.value != plain.value || edit.kind == EditKind::lock || edit.kind == EditKind::set) text += join(", value ", edit.value);
+  if (edit.value != plain.value || edit.kind == EditKind::lock || edit.kind == EditKind::set)
+    text += join(", value ", edit.value);
   if (edit.size != plain.size) text += join(", size ", edit.size);
   if (!edit.model.empty()) text += join(", from ", edit.model);
   return text + ")";
@@ -184,7 +198,8 @@ std::string described(const Edit& edit) {
 std::int64_t moved_row(const Options& options, const EditedRun& result) {
   if (options.at < 0) return row_moved_most(result);
   if (options.at >= result.base.rows())
-    throw Error(ErrorKind::argument, "--at", join("there is no position ", options.at), join("give 0 to ", result.base.rows() - 1));
+    throw Error(ErrorKind::argument, "--at", join("there is no position ", options.at),
+                join("give 0 to ", result.base.rows() - 1));
   return options.at;
 }
 
@@ -193,17 +208,19 @@ std::string outcomes_title(const Options& options, const std::vector<Piece>& pie
   const std::string token = piece.text.empty() ? piece.raw : piece.text;
   return options.files.language == "zh"
              ? join("“", token, "”（位置 ", row, decoder ? "）之后的 logit，编辑前后" : "）处的 logit，编辑前后")
-             : join("Logits ", decoder ? "after" : "at", " \"", token, "\" (position ", row, "), before and after the edits");
+             : join("Logits ", decoder ? "after" : "at", " \"", token, "\" (position ", row,
+                    "), before and after the edits");
 }
 
 // What pictures and JSON hold of an edited run: the texts, the edits, and the logits of one row.
-Inspection inspection_of(const Options& options, const ModelFolder& folder, const std::string& model, const Subject& subject,
-                         const Edits& edits, const EditedRun& result) {
+Inspection inspection_of(const Options& options, const ModelFolder& folder, const std::string& model,
+                         const Subject& subject, const Edits& edits, const EditedRun& result) {
   Inspection inspection;
   inspection.model = model;
   inspection.fingerprint = fingerprint(folder.model);
   const bool pair = !subject.source.empty() && !subject.target.empty();
-  for (const auto& [name, pieces] : {std::pair(pair ? "source" : "text", &subject.source), std::pair(pair ? "target" : "text", &subject.target)})
+  for (const auto& [name, pieces] :
+       {std::pair(pair ? "source" : "text", &subject.source), std::pair(pair ? "target" : "text", &subject.target)})
     if (!pieces->empty()) inspection.texts.push_back(shown_text(name, group(*pieces, GroupBy::character), *pieces));
   for (const Edit& edit : edits.list()) inspection.edits.push_back(described(edit));
   if (result.base.rows() == 0) return inspection;
@@ -243,10 +260,14 @@ Rows rows_of(const ModelFolder& folder, const Subject& subject, const EditedRun&
     }
     const std::string& reads = pieces[static_cast<std::size_t>(row)].raw;
     const std::int32_t next = subject.next[static_cast<std::size_t>(row)];
-    const double base = next < 0 ? 0 : log_probability(run.base, row, next), edited = next < 0 ? 0 : log_probability(run.edited, row, next);
+    const double base = next < 0 ? 0 : log_probability(run.base, row, next),
+                 edited = next < 0 ? 0 : log_probability(run.edited, row, next);
     rows.base_total += base;
     rows.edited_total += edited;
-    Json line{{"row", row}, {"reads", reads}, {"base_best", tokenizer->readable(base_best)}, {"edited_best", tokenizer->readable(edited_best)}};
+    Json line{{"row", row},
+              {"reads", reads},
+              {"base_best", tokenizer->readable(base_best)},
+              {"edited_best", tokenizer->readable(edited_best)}};
     if (next >= 0) {
       line["next"] = tokenizer->readable(next);
       line["base_log_probability"] = base;
@@ -255,9 +276,11 @@ Rows rows_of(const ModelFolder& folder, const Subject& subject, const EditedRun&
     rows.json.push_back(std::move(line));
     char numbers[64];
     std::snprintf(numbers, sizeof(numbers), "%8.3f %8.3f ", base, edited);
-    const std::string changed = base_best == edited_best ? "" : tokenizer->readable(base_best) + " -> " + tokenizer->readable(edited_best);
+    const std::string changed =
+        base_best == edited_best ? "" : tokenizer->readable(base_best) + " -> " + tokenizer->readable(edited_best);
     rows.table.push_back("  " + padded(reads, 14) + padded(next < 0 ? "-" : tokenizer->readable(next), 14) +
-                         (next < 0 ? std::string(27, ' ') : numbers + padded(signed_number(edited - base), 9)) + changed);
+                         (next < 0 ? std::string(27, ' ') : numbers + padded(signed_number(edited - base), 9)) +
+                         changed);
   }
   return rows;
 }
@@ -266,9 +289,13 @@ Json json_of(const Edited& result, const Inspection& inspection, Rows rows) {
   Json touched = Json::array();
   for (const EditReport::Touched& edit : result.run.report.edits)
     touched.push_back({{"name", edit.name}, {"kind", name_of(edit.kind)}, {"touched", edit.count}});
-  Json json{{"model", inspection.model}, {"fingerprint", inspection.fingerprint}, {"edits", std::move(touched)},
-            {"head_parts_difference", result.run.report.head_parts_difference}, {"rows", std::move(rows.json)},
-            {"base_log_probability", rows.base_total}, {"edited_log_probability", rows.edited_total}};
+  Json json{{"model", inspection.model},
+            {"fingerprint", inspection.fingerprint},
+            {"edits", std::move(touched)},
+            {"head_parts_difference", result.run.report.head_parts_difference},
+            {"rows", std::move(rows.json)},
+            {"base_log_probability", rows.base_total},
+            {"edited_log_probability", rows.edited_total}};
   if (result.edited) {
     json["base_text"] = result.base->text;
     json["edited_text"] = result.edited->text;
@@ -283,7 +310,8 @@ void print(Output& out, const ModelFolder& folder, const Edited& result, const R
     out.line(padded(edit.name, 24) + padded(name_of(edit.kind), 10) + join("touched ", edit.count));
   char text[96];
   if (report.head_parts_checked > 0) {
-    std::snprintf(text, sizeof(text), "sum of head parts + bias = attention output: largest difference %.1e", report.head_parts_difference);
+    std::snprintf(text, sizeof(text), "sum of head parts + bias = attention output: largest difference %.1e",
+                  report.head_parts_difference);
     out.line(text);
   }
   if (!rows.table.empty()) {
@@ -293,7 +321,8 @@ void print(Output& out, const ModelFolder& folder, const Edited& result, const R
     std::snprintf(text, sizeof(text), "%8.3f %8.3f ", rows.base_total, rows.edited_total);
     out.line("  " + padded("the whole text", 28) + text + signed_number(rows.edited_total - rows.base_total));
   } else {
-    out.line(join("class: ", class_name(folder, best_token(result.run.base, 0)), " -> ", class_name(folder, best_token(result.run.edited, 0))));
+    out.line(join("class: ", class_name(folder, best_token(result.run.base, 0)), " -> ",
+                  class_name(folder, best_token(result.run.edited, 0))));
   }
   if (!result.edited) return;
   out.line("");
@@ -304,12 +333,17 @@ void print(Output& out, const ModelFolder& folder, const Edited& result, const R
 
 // Models that edits take rows from, each loaded once.
 ModelOpener opener_of(const Options& options, const ModelFolder& folder) {
-  const std::filesystem::path beside = options.file.empty() ? std::filesystem::path() : std::filesystem::path(options.file).parent_path();
-  return [beside, open = open_models_in(beside, &folder), kept = std::make_shared<std::map<std::string, std::shared_ptr<const Model>>>()](const std::string& name) {
+  const std::filesystem::path beside =
+      options.file.empty() ? std::filesystem::path() : std::filesystem::path(options.file).parent_path();
+  return [beside, open = open_models_in(beside, &folder),
+          kept = std::make_shared<std::map<std::string, std::shared_ptr<const Model>>>()](const std::string& name) {
     std::shared_ptr<const Model>& model = (*kept)[name];
     std::error_code code;
     // Beside the edit file, or by the names that --model takes.
-    if (!model) model = open(std::filesystem::exists(beside / name / "config.json", code) ? name : std::filesystem::absolute(find_model(name)).string());
+    if (!model)
+      model = open(std::filesystem::exists(beside / name / "config.json", code)
+                       ? name
+                       : std::filesystem::absolute(find_model(name)).string());
     return model;
   };
 }
@@ -328,7 +362,8 @@ void run(Options& options, const Globals& globals) {
   const std::vector<SubjectTexts> all = options.subject.read(folder);
   options.files.check(all.size(), true, false);
   if (!options.save.empty() && all.size() > 1)
-    throw Error(ErrorKind::argument, "--save", join("is given for ", all.size(), " texts"), "give one text: an edit file belongs to one");
+    throw Error(ErrorKind::argument, "--save", join("is given for ", all.size(), " texts"),
+                "give one text: an edit file belongs to one");
   const bool decoder = folder.model.config().decoder.has_value();
   const ModelOpener open = opener_of(options, folder);
   EditRunOptions run_options;
@@ -352,7 +387,8 @@ void run(Options& options, const Globals& globals) {
     const Inspection inspection = inspection_of(options, folder, model.filename().string(), subject, edits, result.run);
     InspectionFiles files = options.files;
     if (files.title.empty() && folder.model.config().classes == 0)
-      files.title = outcomes_title(options, decoder ? subject.target : subject.source, moved_row(options, result.run), decoder);
+      files.title =
+          outcomes_title(options, decoder ? subject.target : subject.source, moved_row(options, result.run), decoder);
     const std::vector<std::string> written = files.write(inspection, i);
     Rows rows = rows_of(folder, subject, result.run);
     if (globals.json) {
@@ -373,16 +409,25 @@ void add_edit(Command& program, Globals& globals) {
   auto options = std::make_shared<Options>();
   options->subject.add_to(*command);
   command->add_option("--edits,-e", options->file, "Edit file (JSON) of this model and text")->type_name("FILE");
-  command->add_option("--edit", options->edits, "One more edit, as a JSON object of an edit file")->type_name("JSON")->one_each();
+  command->add_option("--edit", options->edits, "One more edit, as a JSON object of an edit file")
+      ->type_name("JSON")
+      ->one_each();
   command->add_option("--without", options->without, "Leave out the edit of this name")->type_name("NAME")->one_each();
   command->add_option("--save", options->save, "Write all edits to an edit file")->type_name("FILE");
   command->add_flag("--cached", options->cached, "Read the text token by token through the KV cache");
   command->add_flag("--allow-untouched", options->allow_untouched, "Do not refuse edits that touch nothing");
   command->add_flag("--no-generation", options->no_generation, "Compare the given text only; write no new one");
   options->files.add_to(*command);
-  command->add_option("--top", options->top, "Tokens compared in the picture of outcomes, twice as many")->show_default()->check(at_least(1))->needs("--output");
-  command->add_option("--at", options->at, "Position whose logits the picture shows (default: the one that the edits move most)")
-      ->type_name("N")->check(at_least(0))->needs("--output");
+  command->add_option("--top", options->top, "Tokens compared in the picture of outcomes, twice as many")
+      ->show_default()
+      ->check(at_least(1))
+      ->needs("--output");
+  command
+      ->add_option("--at", options->at,
+                   "Position whose logits the picture shows (default: the one that the edits move most)")
+      ->type_name("N")
+      ->check(at_least(0))
+      ->needs("--output");
   command->footer(
       "Kinds of edits: zero, mean, patch, noise (values at a site); set, add, scale, forbid, lock (scores of an attention);\n"
       "evict, window (the cache); cut (edges, heads, layers); freeze (a norm). doc/EDITS.md describes all fields.\n"

@@ -17,10 +17,12 @@ struct Options {
 };
 
 void run(const Options& options, const Globals& globals) {
-  const Lines hypotheses = read_lines(options.hypotheses, options.read), references = read_lines(options.references, options.read);
+  const Lines hypotheses = read_lines(options.hypotheses, options.read),
+              references = read_lines(options.references, options.read);
   if (hypotheses.lines.size() != references.lines.size())
     throw Error(ErrorKind::text, options.hypotheses,
-                join("has ", counted(static_cast<std::int64_t>(hypotheses.lines.size()), "line"), " and ", options.references, " has ", references.lines.size()),
+                join("has ", counted(static_cast<std::int64_t>(hypotheses.lines.size()), "line"), " and ",
+                     options.references, " has ", references.lines.size()),
                 "line n of one file belongs to line n of the other");
   BleuOptions bleu_options;
   bleu_options.lower_case = options.lower_case;
@@ -61,11 +63,14 @@ void run(const Options& options, const Globals& globals) {
               {"exact", exact_share}});
   } else {
     char text[256];
-    std::snprintf(text, sizeof(text), "BLEU    %6.2f   %.1f/%.1f/%.1f/%.1f  brevity %.3f  length %lld of %lld  tokenizer %s", bleu.score,
+    std::snprintf(text, sizeof(text),
+                  "BLEU    %6.2f   %.1f/%.1f/%.1f/%.1f  brevity %.3f  length %lld of %lld  tokenizer %s", bleu.score,
                   bleu.precisions[0], bleu.precisions[1], bleu.precisions[2], bleu.precisions[3], bleu.brevity_penalty,
-                  static_cast<long long>(bleu.hypothesis_length), static_cast<long long>(bleu.reference_length), tokenizer);
+                  static_cast<long long>(bleu.hypothesis_length), static_cast<long long>(bleu.reference_length),
+                  tokenizer);
     out.line(text);
-    std::snprintf(text, sizeof(text), "chrF2   %6.2f\nchrF2++ %6.2f\nexact   %6.2f %% of ", chrf, chrf_words, exact_share);
+    std::snprintf(text, sizeof(text), "chrF2   %6.2f\nchrF2++ %6.2f\nexact   %6.2f %% of ", chrf, chrf_words,
+                  exact_share);
     out.line(text + counted(static_cast<std::int64_t>(references.lines.size()), "line"));
   }
   out.flush();
@@ -76,9 +81,14 @@ void run(const Options& options, const Globals& globals) {
 void add_eval(Command& program, Globals& globals) {
   Command* command = program.add_command("eval", "BLEU and chrF of any two files");
   auto options = std::make_shared<Options>();
-  command->add_option("--hypotheses", options->hypotheses, "File of translations, one a line")->required()->type_name("FILE");
-  command->add_option("--references", options->references, "File of reference translations")->required()->type_name("FILE");
-  command->add_option("--tokenizer", options->tokenizer, "How BLEU cuts words; auto: zh for Chinese references, else 13a")
+  command->add_option("--hypotheses", options->hypotheses, "File of translations, one a line")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("--references", options->references, "File of reference translations")
+      ->required()
+      ->type_name("FILE");
+  command
+      ->add_option("--tokenizer", options->tokenizer, "How BLEU cuts words; auto: zh for Chinese references, else 13a")
       ->show_default()
       ->check(one_of({"auto", "13a", "zh", "char", "intl", "none"}));
   command->add_flag("--lower-case", options->lower_case, "Compare without case");

@@ -42,19 +42,15 @@ void run(const Options& options, const Globals& globals) {
   explorer::ExplorerOptions explore;
   explore.host = options.host;
   explore.port = options.port;
-  if (options.model.empty())
-    explore.preferred = "tatoeba-zh-en";
-  else
-    explore.models.push_back(find_model(options.model));
+  if (options.model.empty()) explore.preferred = "tatoeba-zh-en";
+  else explore.models.push_back(find_model(options.model));
   for (const std::string& folder : options.folders) explore.models.emplace_back(folder);
   if (options.folders.empty())
     for (const std::string& name : shipped_models()) explore.models.push_back(find_model(name));
   explorer::explore(explore, [&](const std::string& url, bool loopback) {
     Output out;
-    if (globals.json)
-      out.json({{"url", url}});
-    else
-      out.line(url);
+    if (globals.json) out.json({{"url", url}});
+    else out.line(url);
     out.flush();
     if (!loopback)
       std::cerr << "attend: everybody who reaches this machine can use the explorer; it knows no passwords\n";

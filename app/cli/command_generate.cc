@@ -21,20 +21,22 @@ struct Options {
 };
 
 // A text that ends at the last position of the model has not ended by itself.
-void tell_cut(const TextGenerator& generator, const DecodeOptions& decode, std::span<const Continuation> continuations) {
+void tell_cut(const TextGenerator& generator, const DecodeOptions& decode,
+              std::span<const Continuation> continuations) {
   const std::int64_t positions = generator.model().config().max_positions;
   for (const Continuation& continuation : continuations)
     for (const TextHypothesis& hypothesis : continuation.hypotheses) {
       const auto made = static_cast<std::int64_t>(hypothesis.tokens.ids.size());
       if (hypothesis.tokens.finished || made >= decode.max_length) continue;
       if (static_cast<std::int64_t>(continuation.prompt_ids.size()) + made < positions) continue;
-      std::cerr << "attend: a text ends after " << counted(made, "token") << " instead of " << decode.max_length << ": the model has " << positions
-                << " positions, the beginning included\n";
+      std::cerr << "attend: a text ends after " << counted(made, "token") << " instead of " << decode.max_length
+                << ": the model has " << positions << " positions, the beginning included\n";
       return;
     }
 }
 
-void write(const TextGenerator& generator, std::span<const std::string> prompts, GenerateOptions generate, bool live, Output& out, const Globals& globals) {
+void write(const TextGenerator& generator, std::span<const std::string> prompts, GenerateOptions generate, bool live,
+           Output& out, const Globals& globals) {
   if (live) {
     out.text(shown(prompts[0]));
     generate.on_text = [&](std::int64_t, std::int64_t, std::string_view text) {
@@ -54,8 +56,7 @@ void write(const TextGenerator& generator, std::span<const std::string> prompts,
                   {"finished", hypothesis.tokens.finished},
                   {"ids", hypothesis.tokens.ids},
                   {"log_probabilities", hypothesis.tokens.log_probabilities}});
-      else
-        out.line(shown(prompts[i] + hypothesis.text));
+      else out.line(shown(prompts[i] + hypothesis.text));
     }
   }
   out.flush();
@@ -69,11 +70,13 @@ void run(Options& options, const Globals& globals) {
   generate.decode = options.decode.options(globals);
   std::vector<std::string> prompts;
   for (const std::string& prompt : options.prompts)
-    prompts.push_back(checked_argument(prompt, join("prompt ", prompts.size() + 1), options.input.read.replace_invalid));
+    prompts.push_back(
+        checked_argument(prompt, join("prompt ", prompts.size() + 1), options.input.read.replace_invalid));
   if (prompts.empty() && options.input.files.empty()) prompts.emplace_back();
 
   Output out;
-  const bool live = !globals.json && is_terminal(STDOUT_FILENO) && generate.decode.n_best == 1 && generate.decode.strategy != Strategy::beam;
+  const bool live = !globals.json && is_terminal(STDOUT_FILENO) && generate.decode.n_best == 1 &&
+                    generate.decode.strategy != Strategy::beam;
   if (!prompts.empty()) write(generator, prompts, generate, live && prompts.size() == 1, out, globals);
   if (options.input.files.empty()) return;
   // Random streams are numbered through: prompts of the command line first.
@@ -94,7 +97,9 @@ void add_generate(Command& program, Globals& globals) {
   options->decode.decode.top_p = 0.95;
   command->add_option("prompts", options->prompts, "Beginnings; none: an empty one")->type_name("TEXT");
   command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->show_default();
-  command->add_option("--file,-f", options->input.files, "Read beginnings from a file, one a line; -: standard input")->expected(1)->type_name("FILE");
+  command->add_option("--file,-f", options->input.files, "Read beginnings from a file, one a line; -: standard input")
+      ->expected(1)
+      ->type_name("FILE");
   add_read_options(*command, options->input.read);
   options->decode.add_to(*command, Strategy::sample);
   command->footer(

@@ -44,7 +44,8 @@ void at_line(const std::string& file, std::int64_t line, const std::function<voi
 // The pairs of two files one by one, and what links people drew for them.
 HeadItems pairs_of(const Options& options, const ModelFolder& folder) {
   if (options.files.size() != 2)
-    throw Error(ErrorKind::argument, "heads", join(counted(static_cast<std::int64_t>(options.files.size()), "file"), " given"),
+    throw Error(ErrorKind::argument, "heads",
+                join(counted(static_cast<std::int64_t>(options.files.size()), "file"), " given"),
                 "this model translates: give a source file and a target file, or --repeated");
   struct State {
     Translator translator;
@@ -53,7 +54,11 @@ HeadItems pairs_of(const Options& options, const ModelFolder& folder) {
     std::optional<HeadItem> mirror;  // of the pair that was given last
     std::int64_t read = 0;
   };
-  auto state = std::make_shared<State>(State{Translator(folder), PairReader(options.files[0], options.files[1], options.read), References(options.reference), {}, 0});
+  auto state = std::make_shared<State>(State{Translator(folder),
+                                             PairReader(options.files[0], options.files[1], options.read),
+                                             References(options.reference),
+                                             {},
+                                             0});
   return [state, &options](HeadItem& item) {
     if (state->mirror) {
       item = std::move(*state->mirror);
@@ -113,10 +118,13 @@ HeadItems lines_of(const Options& options, const ModelFolder& folder) {
 
 // Error(argument) for options that mean nothing with this corpus.
 void check_corpus(const Options& options, bool pairs) {
-  const std::pair<const char*, bool> of_pairs[] = {{"--to", !options.to.empty()}, {"--both", options.both}, {"--reference", !options.reference.empty()}};
+  const std::pair<const char*, bool> of_pairs[] = {
+      {"--to", !options.to.empty()}, {"--both", options.both}, {"--reference", !options.reference.empty()}};
   for (const auto& [name, given] : of_pairs)
     if (given && (options.repeated || !pairs))
-      throw Error(ErrorKind::argument, name, options.repeated ? "is for pairs of text, and --repeated makes tokens" : "is for translators, and this model reads one text",
+      throw Error(ErrorKind::argument, name,
+                  options.repeated ? "is for pairs of text, and --repeated makes tokens"
+                                   : "is for translators, and this model reads one text",
                   "leave it out");
   if (options.repeated && !options.files.empty())
     throw Error(ErrorKind::argument, "--repeated", "makes its own tokens, and files are given", "give either");
@@ -164,27 +172,32 @@ void print_table(Output& out, const Options& options, const std::function<std::v
 }
 
 void print_ranking(Output& out, const HeadReport& report, const Options& options) {
-  out.line(join(report.items, " items, ", report.source_tokens + report.target_tokens, " tokens, ", report.heads.size(), " heads"));
-  print_table(out, options, [&](Behaviour behaviour) { return rank_heads(report, behaviour, options.most); }, shown);
+  out.line(join(report.items, " items, ", report.source_tokens + report.target_tokens, " tokens, ", report.heads.size(),
+                " heads"));
+  print_table(
+      out, options, [&](Behaviour behaviour) { return rank_heads(report, behaviour, options.most); }, shown);
 }
 
 void print_changes(Output& out, const ReportDifference& changes, const Options& options) {
   const auto run = [](const ReportDifference::Run& one) {
-    return join(one.items, " items, ", one.source_tokens + one.target_tokens, " tokens, model ", one.model, ", corpus ", one.corpus);
+    return join(one.items, " items, ", one.source_tokens + one.target_tokens, " tokens, model ", one.model, ", corpus ",
+                one.corpus);
   };
   out.line("changes of scores since " + options.compare + ", the largest first");
   out.line("  before  " + run(changes.before));
   out.line("  now     " + run(changes.after));
   if (changes.before.corpus != changes.after.corpus) out.line("  The corpora differ: scores change with them, too.");
-  print_table(out, options, [&](Behaviour behaviour) { return rank_changes(changes, behaviour, options.most); },
-              [](double value) {
-                char text[32];
-                std::snprintf(text, sizeof(text), "%+.3f", value);
-                return std::string(text);
-              });
+  print_table(
+      out, options, [&](Behaviour behaviour) { return rank_changes(changes, behaviour, options.most); },
+      [](double value) {
+        char text[32];
+        std::snprintf(text, sizeof(text), "%+.3f", value);
+        return std::string(text);
+      });
 }
 
-void print_like(Output& out, const HeadReport& report, const HeadPlace& head, const Options& options, const Globals& globals) {
+void print_like(Output& out, const HeadReport& report, const HeadPlace& head, const Options& options,
+                const Globals& globals) {
   const std::vector<RankedHead> alike = heads_like(report, head, Likeness::weights, options.most);
   if (globals.json) {
     Json list = Json::array();
@@ -200,9 +213,11 @@ void run(const Options& options, const Globals& globals) {
   if (!options.behaviour.empty()) behaviour_named(options.behaviour);
   // What these compare is not there by itself.
   if (options.behaviour.starts_with("agreement") && !options.both)
-    throw Error(ErrorKind::argument, "--behaviour " + options.behaviour, "compares the two directions of each pair", "add --both");
+    throw Error(ErrorKind::argument, "--behaviour " + options.behaviour, "compares the two directions of each pair",
+                "add --both");
   if (options.behaviour.starts_with("alignment_error") && options.reference.empty())
-    throw Error(ErrorKind::argument, "--behaviour " + options.behaviour, "compares with word alignments that people made", "add --reference FILE");
+    throw Error(ErrorKind::argument, "--behaviour " + options.behaviour,
+                "compares with word alignments that people made", "add --reference FILE");
   for (const std::string& name : options.outputs)
     if (!name.ends_with(".csv") && !name.ends_with(".json"))
       throw Error(ErrorKind::argument, name, "its ending is not known", "use .csv or .json");
@@ -217,8 +232,8 @@ void run(const Options& options, const Globals& globals) {
   const bool moving = is_terminal(STDERR_FILENO);
   find.progress = [&](const HeadProgress& progress) {
     if (moving)
-      std::cerr << "\r\033[K" << short_number(static_cast<double>(progress.items)) << " items, " << short_number(static_cast<double>(progress.tokens)) << " tokens"
-                << std::flush;
+      std::cerr << "\r\033[K" << short_number(static_cast<double>(progress.items)) << " items, "
+                << short_number(static_cast<double>(progress.tokens)) << " tokens" << std::flush;
   };
   const HeadReport report = find_heads(folder.model, corpus(options, folder), find);
   if (moving) std::cerr << "\r\033[K";
@@ -242,18 +257,27 @@ void run(const Options& options, const Globals& globals) {
 void add_heads(Command& program, Globals& globals) {
   Command* command = program.add_command("heads", "What every head does over a corpus: find heads by behaviour");
   auto options = std::make_shared<Options>();
-  command->add_option("files", options->files, "Source and target file of a translator; files of lines otherwise")->type_name("FILE");
+  command->add_option("files", options->files, "Source and target file of a translator; files of lines otherwise")
+      ->type_name("FILE");
   command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->show_default();
   command->add_option("--to", options->to, "Language of the target (default: told by the script of each source)");
-  command->add_flag("--both", options->both, "Read each pair in both directions, too: scores how far their alignments agree");
-  command->add_option("--reference", options->reference, "Word alignments of the pairs, in Pharaoh format: scores alignment errors");
-  command->add_flag("--repeated", options->repeated, "Random tokens that repeat instead of a corpus: shows induction heads");
+  command->add_flag("--both", options->both,
+                    "Read each pair in both directions, too: scores how far their alignments agree");
+  command->add_option("--reference", options->reference,
+                      "Word alignments of the pairs, in Pharaoh format: scores alignment errors");
+  command->add_flag("--repeated", options->repeated,
+                    "Random tokens that repeat instead of a corpus: shows induction heads");
   command->add_option("--limit", options->limit, "Pairs or lines read at most")->check(at_least(1));
   command->add_option("--behaviour,--behavior", options->behaviour, "Rank by this behaviour only");
   command->add_option("--most", options->most, "Heads listed for each behaviour")->show_default()->check(at_least(1));
-  command->add_option("--like", options->like, "Heads that look where this one looks")->type_name("HEAD")->excludes("--behaviour");
-  command->add_option("--compare", options->compare, "A report written before (.json): show how much each score has changed since");
-  command->add_option("--output,-o", options->outputs, "Write all scores as .csv or .json")->type_name("FILE")->one_each();
+  command->add_option("--like", options->like, "Heads that look where this one looks")
+      ->type_name("HEAD")
+      ->excludes("--behaviour");
+  command->add_option("--compare", options->compare,
+                      "A report written before (.json): show how much each score has changed since");
+  command->add_option("--output,-o", options->outputs, "Write all scores as .csv or .json")
+      ->type_name("FILE")
+      ->one_each();
   add_read_options(*command, options->read, true);
   command->footer(
       "Examples:\n"

@@ -48,7 +48,8 @@ std::optional<Target> target_of(const Options& options, const ModelFolder& folde
       throw Error(ErrorKind::argument, "--why", join("the model has no class \"", name, "\""), "it has " + known);
     };
     if (options.at >= 0)
-      throw Error(ErrorKind::argument, "--at", "this model gives the whole text one class, not a token at a position", "leave it out");
+      throw Error(ErrorKind::argument, "--at", "this model gives the whole text one class, not a token at a position",
+                  "leave it out");
     if (options.rather_than.empty()) return class_logit_of(class_named(options.why));
     return class_difference_of(class_named(options.why), class_named(options.rather_than));
   }
@@ -73,20 +74,23 @@ constexpr double few_edges = 1 << 24;
 double edges_of(const TransformerConfig& config, const Subject& subject) {
   const auto source = static_cast<double>(subject.source.size()), target = static_cast<double>(subject.target.size());
   const double encoder = config.encoder ? config.encoder->layers * source * source : 0;
-  const double decoder = config.decoder ? config.decoder->layers * target * (target + (config.encoder ? source : 0)) : 0;
+  const double decoder =
+      config.decoder ? config.decoder->layers * target * (target + (config.encoder ? source : 0)) : 0;
   return static_cast<double>(config.heads) * (encoder + decoder);
 }
 
 // What each query looks at, over the layers and heads chosen.
-void print_rows(Output& out, const Inspection& inspection, std::size_t which, const std::vector<std::vector<Reading>>& readings,
-                int columns, bool colour) {
+void print_rows(Output& out, const Inspection& inspection, std::size_t which,
+                const std::vector<std::vector<Reading>>& readings, int columns, bool colour) {
   const ShownAttention& attention = inspection.attentions[which];
   const auto& queries = inspection.texts[attention.query_text].tokens;
   const auto& keys = inspection.texts[attention.key_text].tokens;
   out.line("");
   out.line(join(attention.name, ": what each ", attention.query_text == attention.key_text ? "word" : "target word",
                 " looks at, mean over ", counted(static_cast<std::int64_t>(attention.layers.size()), "layer"), " and ",
-                attention.heads.front() == mean_of_all ? "the heads chosen" : counted(static_cast<std::int64_t>(attention.heads.size()), "head")));
+                attention.heads.front() == mean_of_all
+                    ? "the heads chosen"
+                    : counted(static_cast<std::int64_t>(attention.heads.size()), "head")));
   int widest = 4;
   for (const ShownToken& token : queries) widest = std::max(widest, std::min(display_width(token.text), 16));
   for (std::size_t query = 0; query < queries.size(); ++query) {
@@ -108,7 +112,8 @@ void print_rows(Output& out, const Inspection& inspection, std::size_t which, co
 
 std::string edge_text(const Subject& subject, const Edge& edge) {
   const auto& queries = edge.head.stack == StackKind::encoder ? subject.source : subject.target;
-  const auto& keys = edge.head.part == Part::cross || edge.head.stack == StackKind::encoder ? subject.source : subject.target;
+  const auto& keys =
+      edge.head.part == Part::cross || edge.head.stack == StackKind::encoder ? subject.source : subject.target;
   const auto text = [](const std::vector<Piece>& pieces, std::int64_t row) {
     const Piece& piece = pieces[static_cast<std::size_t>(row)];
     return piece.text.empty() ? piece.raw : piece.text;
@@ -123,16 +128,19 @@ void print_effects(Output& out, const Subject& subject, const InspectReport& rep
   std::snprintf(value, sizeof(value), " = %.4f", report.target);
   out.line(report.inspection.target + value);
   out.line("  what cutting an edge does to it (negative: the edge speaks for it):");
-  out.line("  " + padded("head", 20) + padded("reads", 28) + padded("weight", 9) + padded("x norm", 9) + padded("first order", 13) + "exact");
-  for (const MeasuredEdge& edge : std::span(report.edges).first(std::min(report.edges.size(), static_cast<std::size_t>(rows))))
-    out.line("  " + padded(name_of(edge.edge.head), 20) + padded(edge_text(subject, edge.edge), 28) + padded(number(edge.weight), 9) +
-             padded(number(edge.write), 9) + padded(number(edge.first_order), 13) + number(edge.exact));
+  out.line("  " + padded("head", 20) + padded("reads", 28) + padded("weight", 9) + padded("x norm", 9) +
+           padded("first order", 13) + "exact");
+  for (const MeasuredEdge& edge :
+       std::span(report.edges).first(std::min(report.edges.size(), static_cast<std::size_t>(rows))))
+    out.line("  " + padded(name_of(edge.edge.head), 20) + padded(edge_text(subject, edge.edge), 28) +
+             padded(number(edge.weight), 9) + padded(number(edge.write), 9) + padded(number(edge.first_order), 13) +
+             number(edge.exact));
   // Which says something of the agreement: of all edges it would be another.
   const char* const chosen = some ? ", those of the largest first-order effects" : "";
   for (const RankAgreement& pair : report.agreement) {
     char text[200];
-    std::snprintf(text, sizeof(text), "  rank agreement of %s and %s over %lld edges%s: %.3f", name_of(pair.first), name_of(pair.second),
-                  static_cast<long long>(pair.edges), chosen, pair.rank_correlation);
+    std::snprintf(text, sizeof(text), "  rank agreement of %s and %s over %lld edges%s: %.3f", name_of(pair.first),
+                  name_of(pair.second), static_cast<long long>(pair.edges), chosen, pair.rank_correlation);
     out.line(text);
   }
 }
@@ -143,7 +151,8 @@ void run(Options& options, const Globals& globals) {
   options.inspect.group = group_by_named(options.group);
   options.inspect.write = !options.no_write;
   if (options.inspect.exact > 0 && options.why.empty() && !options.sequence)
-    throw Error(ErrorKind::argument, "--exact", "needs something to measure effects on", "add --why TOKEN or --sequence");
+    throw Error(ErrorKind::argument, "--exact", "needs something to measure effects on",
+                "add --why TOKEN or --sequence");
   if (!options.rather_than.empty() && options.why.empty())
     throw Error(ErrorKind::argument, "--rather-than", "is given without --why", "add --why TOKEN");
   options.inspect.attribution = options.attribution.chosen(!options.why.empty() || options.sequence);
@@ -156,8 +165,10 @@ void run(Options& options, const Globals& globals) {
     const Subject subject = read_subject(folder, all[i]);
     warn_of_unknown(subject);
     options.inspect.target = target_of(options, folder, subject);
-    options.inspect.matrices = !options.no_matrices && (globals.json || options.files.want_matrices() ||
-                                                        (printed && options.inspect.target && edges_of(folder.model.config(), subject) <= few_edges));
+    options.inspect.matrices =
+        !options.no_matrices &&
+        (globals.json || options.files.want_matrices() ||
+         (printed && options.inspect.target && edges_of(folder.model.config(), subject) <= few_edges));
     options.inspect.statistics = !printed;
     options.inspect.least_share = printed ? least_printed_share : 0;
     InspectReport report = inspect(folder, model.filename().string(), subject, options.inspect);
@@ -168,13 +179,22 @@ void run(Options& options, const Globals& globals) {
         json["target_value"] = report.target;
         Json edges = Json::array();
         for (const MeasuredEdge& edge : report.edges)
-          edges.push_back({{"head", name_of(edge.edge.head)}, {"query", edge.edge.query}, {"key", edge.edge.key}, {"weight", edge.weight},
-                           {"write", edge.write}, {"first_order", edge.first_order}, {"exact", edge.exact}});
+          edges.push_back({{"head", name_of(edge.edge.head)},
+                           {"query", edge.edge.query},
+                           {"key", edge.edge.key},
+                           {"weight", edge.weight},
+                           {"write", edge.write},
+                           {"first_order", edge.first_order},
+                           {"exact", edge.exact}});
         json["edges"] = std::move(edges);
         Json agreement = Json::array();
         for (const RankAgreement& pair : report.agreement)
-          agreement.push_back({{"first", name_of(pair.first)}, {"second", name_of(pair.second)}, {"rank_correlation", pair.rank_correlation},
-                               {"shared_top", pair.shared_top}, {"top", pair.top}, {"edges", pair.edges}});
+          agreement.push_back({{"first", name_of(pair.first)},
+                               {"second", name_of(pair.second)},
+                               {"rank_correlation", pair.rank_correlation},
+                               {"shared_top", pair.shared_top},
+                               {"top", pair.top},
+                               {"edges", pair.edges}});
         json["rank_agreement"] = std::move(agreement);
       }
       out.json(json);
@@ -184,7 +204,10 @@ void run(Options& options, const Globals& globals) {
       for (const std::string& file : written) out.line(file);
       for (std::size_t which = 0; printed && which < report.readings.size(); ++which)
         print_rows(out, report.inspection, which, report.readings[which], terminal_columns(STDOUT_FILENO), colour);
-      if (options.inspect.target) print_effects(out, subject, report, options.rows, options.inspect.exact > 0 && report.edges.size() >= static_cast<std::size_t>(options.inspect.exact));
+      if (options.inspect.target)
+        print_effects(
+            out, subject, report, options.rows,
+            options.inspect.exact > 0 && report.edges.size() >= static_cast<std::size_t>(options.inspect.exact));
       print_attributions(out, report.inspection, terminal_columns(STDOUT_FILENO), colour);
     }
     out.flush();
@@ -201,18 +224,34 @@ void add_inspect(Command& program, Globals& globals) {
   command->add_list("--layers", options->inspect.layers, "Layers from 0, -1 the last (default: all)");
   command->add_list("--heads", options->inspect.heads, "Heads from 0, -1 the last (default: all)");
   command->add_flag("--mean-heads", options->inspect.mean_heads, "One matrix a layer: the mean over its heads");
-  command->add_option("--group", options->group, "Show tokens as token, character, word or blank (what stands between blanks)")->show_default();
-  command->add_option("--source-words", options->inspect.source_words, "The source with blanks between its words, to group by these");
-  command->add_option("--target-words", options->inspect.target_words, "The same of the target, or of the text of a single stack");
-  command->add_flag("--no-matrices", options->no_matrices,
-                    "Only what rows and heads tell (entropy, distance, weight on first, self and previous): memory linear in the text");
+  command
+      ->add_option("--group", options->group,
+                   "Show tokens as token, character, word or blank (what stands between blanks)")
+      ->show_default();
+  command->add_option("--source-words", options->inspect.source_words,
+                      "The source with blanks between its words, to group by these");
+  command->add_option("--target-words", options->inspect.target_words,
+                      "The same of the target, or of the text of a single stack");
+  command->add_flag(
+      "--no-matrices", options->no_matrices,
+      "Only what rows and heads tell (entropy, distance, weight on first, self and previous): memory linear in the text");
   command->add_flag("--no-write", options->no_write, "Leave out weight x norm of what an edge writes");
   command->add_option("--why", options->why, "Token (or class) whose logit is explained")->type_name("TOKEN");
-  command->add_option("--rather-than", options->rather_than, "Explain the logit's difference from this one's")->type_name("TOKEN");
-  command->add_option("--at", options->at, "Position whose next token is explained (default: where TOKEN comes, else the last)")
-      ->type_name("N")->check(at_least(0))->needs("--why");
-  command->add_flag("--sequence", options->sequence, "Explain the log-probability of the whole text")->excludes("--why");
-  command->add_option("--exact", options->inspect.exact, "Cut so many edges for real, those with the largest first-order effects")->type_name("N")->check(at_least(1));
+  command->add_option("--rather-than", options->rather_than, "Explain the logit's difference from this one's")
+      ->type_name("TOKEN");
+  command
+      ->add_option("--at", options->at,
+                   "Position whose next token is explained (default: where TOKEN comes, else the last)")
+      ->type_name("N")
+      ->check(at_least(0))
+      ->needs("--why");
+  command->add_flag("--sequence", options->sequence, "Explain the log-probability of the whole text")
+      ->excludes("--why");
+  command
+      ->add_option("--exact", options->inspect.exact,
+                   "Cut so many edges for real, those with the largest first-order effects")
+      ->type_name("N")
+      ->check(at_least(1));
   command->add_option("--rows", options->rows, "Edges listed")->show_default()->check(at_least(1));
   options->attribution.add_to(*command);
   options->files.add_to(*command);

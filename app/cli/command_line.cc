@@ -50,7 +50,8 @@ Check between(double lowest, double highest) {
   return {[lowest, highest](const std::string& text) {
     const double value = number_of(text);
     if (!std::isfinite(value)) return join("'", text, "' is no number");
-    return value >= lowest && value <= highest ? std::string() : join("'", text, "' is not from ", lowest, " to ", highest);
+    return value >= lowest && value <= highest ? std::string()
+                                               : join("'", text, "' is not from ", lowest, " to ", highest);
   }};
 }
 
@@ -66,7 +67,8 @@ Check whole(std::uint64_t lowest, std::uint64_t highest) {
   return {[lowest, highest](const std::string& text) {
     std::uint64_t value = 0;
     const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (code == std::errc() && end == text.data() + text.size() && value >= lowest && value <= highest) return std::string();
+    if (code == std::errc() && end == text.data() + text.size() && value >= lowest && value <= highest)
+      return std::string();
     return join("'", text, "' is no whole number from ", lowest, " to ", highest);
   }};
 }
@@ -84,7 +86,8 @@ Option* Option::type_name(const std::string& name) {
 Option* Option::check(const Check& check) {
   std::string shown;
   for (const std::string& choice : check.choices) shown += (shown.empty() ? "{" : ",") + choice;
-  option_->check(CLI::Validator([wrong = check.wrong](std::string& text) { return wrong(text); }, shown.empty() ? shown : shown + "}"));
+  option_->check(CLI::Validator([wrong = check.wrong](std::string& text) { return wrong(text); },
+                                shown.empty() ? shown : shown + "}"));
   if (!check.choices.empty()) choices_ = check.choices;
   return this;
 }
@@ -204,7 +207,8 @@ std::string Command::footer() const { return app_->get_footer(); }
 
 std::string Command::help(const std::string& before) const {
   // help() of the program would give that of the command in use.
-  return app_->get_parent() ? app_->help(before) : app_->get_formatter()->make_help(app_, app_->get_name(), CLI::AppFormatMode::Normal);
+  return app_->get_parent() ? app_->help(before)
+                            : app_->get_formatter()->make_help(app_, app_->get_name(), CLI::AppFormatMode::Normal);
 }
 
 Program::Program(const std::string& name, const std::string& description, const std::string& version)
@@ -232,7 +236,8 @@ std::string Program::unknown_word(std::span<char*> arguments) const {
   const CLI::App* command = app_.get();
   while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
   std::vector<std::string> commands, options;
-  for (const CLI::App* each : command->get_subcommands([](const CLI::App*) { return true; })) commands.push_back(each->get_name());
+  for (const CLI::App* each : command->get_subcommands([](const CLI::App*) { return true; }))
+    commands.push_back(each->get_name());
   for (const CLI::App* each : {command, static_cast<const CLI::App*>(app_.get())})
     for (const CLI::Option* option : each->get_options())
       for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
@@ -243,7 +248,8 @@ std::string Program::unknown_word(std::span<char*> arguments) const {
     const bool option = word.starts_with("-");
     if (!option && commands.empty()) continue;
     const std::string near = nearest_name(word.substr(0, word.find('=')), option ? options : commands);
-    return std::string("unknown ") + (option ? "option" : "command") + " '" + word + "'" + (near.empty() ? "" : "; did you mean " + near + "?");
+    return std::string("unknown ") + (option ? "option" : "command") + " '" + word + "'" +
+           (near.empty() ? "" : "; did you mean " + near + "?");
   }
   if (commands.empty() || command == app_.get()) return "";
   std::string all;

@@ -40,19 +40,19 @@ class Option {
  public:
   explicit Option(CLI::Option* option) : option_(option) {}
 
-  Option* show_default();                       // in the help; none is shown otherwise
-  Option* type_name(const std::string& name);   // what stands for the value in the help
+  Option* show_default();                      // in the help; none is shown otherwise
+  Option* type_name(const std::string& name);  // what stands for the value in the help
   Option* check(const Check& check);
   Option* required();
   Option* expected(int values);
-  Option* one_each();                           // of a list: one value for each use of the option
+  Option* one_each();  // of a list: one value for each use of the option
   Option* needs(const std::string& other);
   Option* excludes(const std::string& other);
 
   bool given() const;
   bool takes_value() const;
-  bool positional() const;                      // can be given without its name
-  std::string name() const;                     // "--model"
+  bool positional() const;   // can be given without its name
+  std::string name() const;  // "--model"
   std::string description() const;
   std::vector<std::string> long_names() const, short_names() const;  // without dashes
   const std::vector<std::string>& choices() const { return choices_; }
@@ -77,10 +77,10 @@ class Command {
   // "0,3" or "-1": values with commas between them.
   template <typename Value>
   Option* add_list(const std::string& name, std::vector<Value>& values, const std::string& help);
-  void group(const std::string& heading);       // of the options that are added from here on
-  void require_command();                       // one of those below
+  void group(const std::string& heading);  // of the options that are added from here on
+  void require_command();                  // one of those below
   void callback(std::function<void()> run);
-  void footer(const std::string& text);         // the end of its help
+  void footer(const std::string& text);  // the end of its help
 
   std::string name() const, description() const, footer() const;
   std::string help(const std::string& before) const;  // before: names of the commands above it

@@ -18,13 +18,16 @@ struct Options {
   ReadOptions read;
 };
 
-void print(Output& out, const Tokenizer& tokenizer, const TextScore& score, std::int64_t line, bool by_token, bool json) {
+void print(Output& out, const Tokenizer& tokenizer, const TextScore& score, std::int64_t line, bool by_token,
+           bool json) {
   if (json) {
     Json result{{"line", line}, {"log_probability", score.total}, {"perplexity", score.perplexity}};
     if (by_token) {
       Json tokens = Json::array();
       for (std::size_t i = 0; i < score.ids.size(); ++i)
-        tokens.push_back({{"id", score.ids[i]}, {"text", tokenizer.readable(score.ids[i])}, {"log_probability", score.log_probabilities[i]}});
+        tokens.push_back({{"id", score.ids[i]},
+                          {"text", tokenizer.readable(score.ids[i])},
+                          {"log_probability", score.log_probabilities[i]}});
       result["tokens"] = std::move(tokens);
     }
     out.json(result);
@@ -47,11 +50,14 @@ void run(const Options& options, const Globals& globals) {
   const ModelFolder folder = load_model_folder(find_model(options.model));
   const bool pairs = folder.model.config().encoder.has_value();
   if (!folder.model.config().decoder)
-    throw Error(ErrorKind::argument, options.model, folder.model.config().classes > 0 ? "the model classifies images" : "the model has no decoder",
+    throw Error(ErrorKind::argument, options.model,
+                folder.model.config().classes > 0 ? "the model classifies images" : "the model has no decoder",
                 "score judges text: use a model that translates or writes");
   if (options.files.size() != (pairs ? 2u : 1u))
-    throw Error(ErrorKind::argument, "score", join(counted(static_cast<std::int64_t>(options.files.size()), "file"), " given"),
-                pairs ? "this model translates: give a source file and a target file" : "this model writes: give one file of lines");
+    throw Error(ErrorKind::argument, "score",
+                join(counted(static_cast<std::int64_t>(options.files.size()), "file"), " given"),
+                pairs ? "this model translates: give a source file and a target file"
+                      : "this model writes: give one file of lines");
   Output out;
   std::vector<TextScore> scores;
   const Tokenizer* tokenizer = nullptr;
@@ -62,14 +68,18 @@ void run(const Options& options, const Globals& globals) {
     translate.from = options.from;
     translate.to = options.to;
     // Pairs may have been left out: the number in the call is not that of the line.
-    translate.place = [&](std::int64_t number) { return join(options.files[0], ":", corpus.line[static_cast<std::size_t>(number - 1)]); };
+    translate.place = [&](std::int64_t number) {
+      return join(options.files[0], ":", corpus.line[static_cast<std::size_t>(number - 1)]);
+    };
     scores = translator.score(corpus.source, corpus.target, translate);
     tokenizer = &translator.target();
-    for (std::size_t i = 0; i < scores.size(); ++i) print(out, *tokenizer, scores[i], corpus.line[i], options.by_token, globals.json);
+    for (std::size_t i = 0; i < scores.size(); ++i)
+      print(out, *tokenizer, scores[i], corpus.line[i], options.by_token, globals.json);
   } else {
     const TextGenerator generator(folder);
     const Lines lines = read_lines(options.files[0], options.read);
-    scores = generator.score(lines.lines, 48, 1, [&](std::int64_t number) { return join(options.files[0], ":", number); });
+    scores =
+        generator.score(lines.lines, 48, 1, [&](std::int64_t number) { return join(options.files[0], ":", number); });
     tokenizer = &generator.tokenizer();
     for (std::size_t i = 0; i < scores.size(); ++i)
       print(out, *tokenizer, scores[i], static_cast<std::int64_t>(i) + 1, options.by_token, globals.json);
@@ -79,11 +89,17 @@ void run(const Options& options, const Globals& globals) {
   for (const TextScore& score : scores) total += score.total, tokens += score.ids.size();
   const double mean = tokens ? -total / static_cast<double>(tokens) : 0;
   if (globals.json) {
-    out.json({{"summary", true}, {"lines", scores.size()}, {"tokens", tokens}, {"log_probability", total}, {"nats_per_token", mean}, {"perplexity", std::exp(mean)}});
+    out.json({{"summary", true},
+              {"lines", scores.size()},
+              {"tokens", tokens},
+              {"log_probability", total},
+              {"nats_per_token", mean},
+              {"perplexity", std::exp(mean)}});
   } else {
     char text[128];
     std::snprintf(text, sizeof(text), ", %.4f nats a token, perplexity %.3f", mean, std::exp(mean));
-    out.line("# " + counted(static_cast<std::int64_t>(scores.size()), "line") + ", " + counted(static_cast<std::int64_t>(tokens), "token") + text);
+    out.line("# " + counted(static_cast<std::int64_t>(scores.size()), "line") + ", " +
+             counted(static_cast<std::int64_t>(tokens), "token") + text);
   }
   out.flush();
 }
@@ -93,11 +109,14 @@ void run(const Options& options, const Globals& globals) {
 void add_score(Command& program, Globals& globals) {
   Command* command = program.add_command("score", "Log-probability and perplexity of given text");
   auto options = std::make_shared<Options>();
-  command->add_option("files", options->files, "Source and target file of a translator; one file of lines otherwise")->required()->type_name("FILE");
+  command->add_option("files", options->files, "Source and target file of a translator; one file of lines otherwise")
+      ->required()
+      ->type_name("FILE");
   command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->show_default();
   command->add_option("--from", options->from, "Language of the source (default: told by the script of each line)");
   command->add_option("--to", options->to, "Language of the target");
-  command->add_flag("--by-token", options->by_token, "Also the log-probability of every token (with --json: \"tokens\")");
+  command->add_flag("--by-token", options->by_token,
+                    "Also the log-probability of every token (with --json: \"tokens\")");
   add_read_options(*command, options->read, true);
   command->footer(
       "Prints, for each line, log-probability (natural logarithm), perplexity and, with --by-token, the tokens; at the end\n"

@@ -50,7 +50,8 @@ void run(const Options& options, const Globals& globals) {
     for (std::size_t i = 0; i < batch.lines.size(); ++i) {
       const std::string& line = batch.lines[i];
       const std::int64_t number = batch.first + static_cast<std::int64_t>(i);
-      const std::vector<std::int32_t> ids = options.decode ? parse_ids(line, batch.place(number)) : tokenizer->encode(line);
+      const std::vector<std::int32_t> ids =
+          options.decode ? parse_ids(line, batch.place(number)) : tokenizer->encode(line);
       if (globals.json) {
         Json pieces = Json::array();
         for (const std::int32_t id : ids) pieces.push_back(tokenizer->piece(id));
@@ -83,7 +84,10 @@ void add_tokenize(Command& program, Globals& globals) {
   Command* command = program.add_command("tokenize", "Cut text into the tokens of a model, or join them again");
   auto options = std::make_shared<Options>();
   command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->show_default();
-  command->add_option("--tokenizer", options->tokenizer, "Tokenizer folder or SentencePiece .model file instead of a model's")->type_name("PATH");
+  command
+      ->add_option("--tokenizer", options->tokenizer,
+                   "Tokenizer folder or SentencePiece .model file instead of a model's")
+      ->type_name("PATH");
   command->add_flag("--target", options->target, "The decoder's tokenizer, where it is another than the encoder's");
   command->add_flag("--ids", options->ids, "Print ids instead of pieces");
   command->add_flag("--decode", options->decode, "Read ids, print text");

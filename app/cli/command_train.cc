@@ -29,7 +29,8 @@ void ask_to_stop(int signal) {
     return;
   }
   stop_signal = signal;
-  static constexpr std::string_view text = "\nattend: stopping once this step is done and saved; Ctrl-C again ends at once\n";
+  static constexpr std::string_view text =
+      "\nattend: stopping once this step is done and saved; Ctrl-C again ends at once\n";
   const std::string_view said = is_terminal(STDERR_FILENO) ? text : text.substr(1);
   if (::write(STDERR_FILENO, said.data(), said.size()) < 0) return;  // nobody reads, which does not matter here
 }
@@ -42,10 +43,12 @@ struct Options {
 
 void run(const Options& options, const Globals& globals) {
   if (options.recipe.empty() && !options.resume) throw WrongCall("RECIPE is required");
-  if (options.recipe.empty() && options.output.empty()) throw WrongCall("--output, the folder of the run to resume, is required");
+  if (options.recipe.empty() && options.output.empty())
+    throw WrongCall("--output, the folder of the run to resume, is required");
   const Recipe recipe = options.recipe.empty() ? source_of_run(options.output).recipe : load_recipe(options.recipe);
   TrainOptions train_options;
-  train_options.run_folder = options.output.empty() ? "runs/" + std::filesystem::path(options.recipe).stem().string() : options.output;
+  train_options.run_folder =
+      options.output.empty() ? "runs/" + std::filesystem::path(options.recipe).stem().string() : options.output;
   train_options.data_folder = options.data;
   if (!options.start_from.empty()) train_options.start_from = find_model(options.start_from);
   train_options.resume = options.resume;
@@ -78,7 +81,11 @@ void run(const Options& options, const Globals& globals) {
   static const char* const ends[] = {"finished", "early stop", "stopped"};
   const char* end = ends[static_cast<int>(result.end)];
   if (globals.json) {
-    Json summary{{"end", end}, {"step", result.step}, {"epoch", result.epoch}, {"train_loss", result.train_loss}, {"seconds", result.seconds}};
+    Json summary{{"end", end},
+                 {"step", result.step},
+                 {"epoch", result.epoch},
+                 {"train_loss", result.train_loss},
+                 {"seconds", result.seconds}};
     if (result.best) summary["best"] = to_json(*result.best);
     if (result.last) summary["last"] = to_json(*result.last);
     if (result.final_scores) summary["final"] = to_json(*result.final_scores);
@@ -89,10 +96,8 @@ void run(const Options& options, const Globals& globals) {
     const std::string folder = train_options.run_folder.string();
     if (result.end == TrainEnd::stopped && std::filesystem::exists(train_options.run_folder / "last"))
       std::cerr << "attend: saved; go on with: attend train --resume --output " << folder << '\n';
-    else if (result.end == TrainEnd::stopped)
-      std::cerr << "attend: nothing was saved\n";
-    else
-      out.line(result.final_folder.string());
+    else if (result.end == TrainEnd::stopped) std::cerr << "attend: nothing was saved\n";
+    else out.line(result.final_folder.string());
   }
   out.flush();
   // A script that would go on with the model must not go on: there is none.
@@ -104,16 +109,27 @@ void run(const Options& options, const Globals& globals) {
 void add_train(Command& program, Globals& globals) {
   Command* command = program.add_command("train", "Train a model by a recipe");
   auto options = std::make_shared<Options>();
-  command->add_option("recipe", options->recipe, "TOML file; `attend describe --recipe-keys` lists what it may say (with --resume: that of the run)")->type_name("RECIPE");
-  command->add_option("--output,-o", options->output, "Run folder for checkpoints, log and loss curve (default: runs/NAME)")->type_name("FOLDER");
+  command
+      ->add_option("recipe", options->recipe,
+                   "TOML file; `attend describe --recipe-keys` lists what it may say (with --resume: that of the run)")
+      ->type_name("RECIPE");
+  command
+      ->add_option("--output,-o", options->output,
+                   "Run folder for checkpoints, log and loss curve (default: runs/NAME)")
+      ->type_name("FOLDER");
   command->add_option("--data", options->data, "Folder that the recipe's data paths are in")->type_name("FOLDER");
   command->add_flag("--resume", options->resume, "Go on from the last checkpoint, as if the run had never stopped");
-  command->add_option("--start-from", options->start_from, "Start from the weights and the tokenizer of this model instead of random ones (fine-tuning)")
-      ->type_name("MODEL")->excludes("--resume");
+  command
+      ->add_option("--start-from", options->start_from,
+                   "Start from the weights and the tokenizer of this model instead of random ones (fine-tuning)")
+      ->type_name("MODEL")
+      ->excludes("--resume");
   command->add_flag("--overwrite", options->overwrite, "Remove the run that is in the folder")->excludes("--resume");
   command->add_flag("--plan", options->plan, "Read the data, print what would be done, and end");
   command->add_option("--steps", options->steps, "Steps instead of the recipe's")->type_name("N")->check(at_least(1));
-  command->add_option("--epochs", options->epochs, "Epochs instead of the recipe's")->type_name("N")->check(at_least(1));
+  command->add_option("--epochs", options->epochs, "Epochs instead of the recipe's")
+      ->type_name("N")
+      ->check(at_least(1));
   command->footer(
       "Ctrl-C saves and ends with exit code 130; --resume goes on bit by bit as if nothing had happened.\n"
       "Prints the folder of the finished model, for `attend translate --model`.\n"

@@ -23,7 +23,8 @@ struct Options {
   std::size_t batch = 512;
 };
 
-Json to_json(const Translator& translator, const Translation& translation, const LineBatch& batch, std::size_t index, bool align) {
+Json to_json(const Translator& translator, const Translation& translation, const LineBatch& batch, std::size_t index,
+             bool align) {
   Json result = Json::object();
   if (batch.named) result["file"] = batch.name;
   result["line"] = batch.first + static_cast<std::int64_t>(index);
@@ -36,7 +37,8 @@ Json to_json(const Translator& translator, const Translation& translation, const
     Json tokens = Json::array();
     for (std::size_t i = 0; i < hypothesis.tokens.ids.size(); ++i) {
       Json token{{"id", hypothesis.tokens.ids[i]}, {"text", translator.target().readable(hypothesis.tokens.ids[i])}};
-      if (!hypothesis.tokens.log_probabilities.empty()) token["log_probability"] = hypothesis.tokens.log_probabilities[i];
+      if (!hypothesis.tokens.log_probabilities.empty())
+        token["log_probability"] = hypothesis.tokens.log_probabilities[i];
       tokens.push_back(std::move(token));
     }
     list.push_back({{"text", hypothesis.text},
@@ -92,11 +94,15 @@ void run(Options& options, const Globals& globals) {
         out.line(translation.from + "  " + shown(batch.lines[i]));
         // The strip is that of the first.
         for (const TextHypothesis& hypothesis : translation.hypotheses)
-          out.line(translation.to + "  " + score(hypothesis) + (&hypothesis == translation.hypotheses.data() ? strong(shown(hypothesis.text)) : shown(hypothesis.text)));
-        for (const std::string& row : attention_strip(translator, translation, options.by_token, colour, columns)) out.line(row);
+          out.line(
+              translation.to + "  " + score(hypothesis) +
+              (&hypothesis == translation.hypotheses.data() ? strong(shown(hypothesis.text)) : shown(hypothesis.text)));
+        for (const std::string& row : attention_strip(translator, translation, options.by_token, colour, columns))
+          out.line(row);
         continue;
       }
-      for (const TextHypothesis& hypothesis : translation.hypotheses) out.line(score(hypothesis) + shown(hypothesis.text));
+      for (const TextHypothesis& hypothesis : translation.hypotheses)
+        out.line(score(hypothesis) + shown(hypothesis.text));
     }
     out.flush();
   });
@@ -110,12 +116,14 @@ void add_translate(Command& program, Globals& globals) {
   auto options = std::make_shared<Options>();
   command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->show_default();
   options->input.add_to(*command, "Files of lines, plain or .gz or .xz; - or none: standard input");
-  command->add_option("--from", options->translate.from, "Language of the input (default: told by the script of each line)");
+  command->add_option("--from", options->translate.from,
+                      "Language of the input (default: told by the script of each line)");
   command->add_option("--to", options->translate.to, "Language wanted");
-  command->add_flag("--show-attention,-a", options->show_attention, "Under each translation, where each word of it read in the source");
+  command->add_flag("--show-attention,-a", options->show_attention,
+                    "Under each translation, where each word of it read in the source");
   command->add_flag("--by-token", options->by_token, "Show tokens as the model sees them instead of words");
   command->add_list("--layers", options->translate.alignment.layers,
-                  "Decoder layers shown as their mean: 0,3 or -1 (the last); default: the last but one");
+                    "Decoder layers shown as their mean: 0,3 or -1 (the last); default: the last but one");
   command->add_list("--heads", options->translate.alignment.heads, "Heads shown as their mean, from 0 (default: all)");
   command->add_option("--prefix", options->translate.prefix, "Text that every translation must begin with");
   command->add_flag("--scores", options->show_scores, "Print the score before each translation, separated by a tab");

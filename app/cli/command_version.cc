@@ -16,7 +16,10 @@ void add_version(Command& program, Globals& globals) {
   command->callback([&globals] {
     Output out;
     if (globals.json) {
-      out.json({{"version", version()}, {"threads", threads()}, {"instruction_sets", instruction_sets()}, {"models", shipped_models()}});
+      out.json({{"version", version()},
+                {"threads", threads()},
+                {"instruction_sets", instruction_sets()},
+                {"models", shipped_models()}});
     } else {
       out.line(std::string("attend ") + version());
       out.line("threads: " + std::to_string(threads()));
@@ -48,7 +51,8 @@ void add_help(Command& program, Globals&) {
       }
       const std::string near = nearest_name(name, known);
       if (next == nullptr)
-        throw Error(ErrorKind::argument, "help", "there is no command '" + name + "'", near.empty() ? "`attend --help` lists them" : "did you mean " + near + "?");
+        throw Error(ErrorKind::argument, "help", "there is no command '" + name + "'",
+                    near.empty() ? "`attend --help` lists them" : "did you mean " + near + "?");
       named = next;
     }
     Output out;

@@ -68,7 +68,8 @@ void InputOptions::each_batch(std::size_t batch, const std::function<void(const 
 }
 
 void add_read_options(Command& command, ReadOptions& read, bool pairs) {
-  command.add_flag("--replace-invalid", read.replace_invalid, "Replace ill-formed UTF-8 by U+FFFD instead of refusing it");
+  command.add_flag("--replace-invalid", read.replace_invalid,
+                   "Replace ill-formed UTF-8 by U+FFFD instead of refusing it");
   command.add_option("--longest-line", read.longest_line, "Refuse lines of more bytes than this")
       ->type_name("BYTES")
       ->show_default()
@@ -120,11 +121,13 @@ std::filesystem::path find_model(const std::string& name) {
   std::string known;
   for (const std::string& shipped : shipped_models()) known += (known.empty() ? "" : ", ") + shipped;
   if (std::filesystem::is_directory(name, code) && !std::filesystem::is_empty(name, code))
-    throw Error(ErrorKind::file, name, "is no model folder (it has no config.json)",
-                "weights of another program are brought in through a table of their names: import_model of attend/checkpoint.h");
+    throw Error(
+        ErrorKind::file, name, "is no model folder (it has no config.json)",
+        "weights of another program are brought in through a table of their names: import_model of attend/checkpoint.h");
   const std::string near = nearest_name(name, shipped_models());
   throw Error(ErrorKind::file, name, "is no model folder (it has no config.json)",
-              near.empty() ? known.empty() ? "give --model FOLDER" : join("give a folder, or one of the models that ship: ", known)
+              near.empty() ? known.empty() ? "give --model FOLDER"
+                                           : join("give a folder, or one of the models that ship: ", known)
                            : join("did you mean ", near, "? Models that ship: ", known));
 }
 

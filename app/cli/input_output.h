@@ -20,8 +20,14 @@ using Json = nlohmann::ordered_json;
 // Standard output. Throws Error(file) when it cannot be written: a full disk is never taken for success.
 class Output {
  public:
-  void line(std::string_view text) { text_ += text, text_ += '\n'; flush_if_long(); }
-  void text(std::string_view text) { text_ += text; flush_if_long(); }
+  void line(std::string_view text) {
+    text_ += text, text_ += '\n';
+    flush_if_long();
+  }
+  void text(std::string_view text) {
+    text_ += text;
+    flush_if_long();
+  }
   void json(const Json& value);
   void flush();
 
@@ -41,9 +47,9 @@ void add_read_options(Command& command, ReadOptions& read, bool pairs = false);
 // Some lines of one file.
 struct LineBatch {
   std::span<const std::string> lines;
-  std::int64_t first = 1;      // number of the first one in its file
-  const std::string& name;     // of the file, as messages call it
-  bool named = false;          // the user named it; false for the standard input
+  std::int64_t first = 1;   // number of the first one in its file
+  const std::string& name;  // of the file, as messages call it
+  bool named = false;       // the user named it; false for the standard input
 
   std::string place(std::int64_t number) const { return name + ":" + std::to_string(number); }
 };

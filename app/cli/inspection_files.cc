@@ -16,7 +16,8 @@
 namespace attend::cli {
 namespace {
 
-constexpr std::array<const char*, 8> pictures = {"matrix", "lines", "text", "wall", "measures", "bars", "rows", "attribution"};
+constexpr std::array<const char*, 8> pictures = {"matrix",   "lines", "text", "wall",
+                                                 "measures", "bars",  "rows", "attribution"};
 
 std::string ending_of(const std::string& name) {
   const std::string file = std::filesystem::path(name).filename().string();
@@ -26,17 +27,20 @@ std::string ending_of(const std::string& name) {
 }
 
 std::string numbered(std::string name, std::size_t subject) {
-  if (const std::size_t place = name.find("{}"); place != std::string::npos) name.replace(place, 2, std::to_string(subject + 1));
+  if (const std::size_t place = name.find("{}"); place != std::string::npos)
+    name.replace(place, 2, std::to_string(subject + 1));
   return name;
 }
 
 bool shows_rows_only(const std::string& ending, const std::string& picture) {
   return ending == ".rows.csv" || ending == ".heads.csv" || ending == ".tokens.csv" ||
-         ((ending == ".svg" || ending == ".png") && (picture == "rows" || picture == "bars" || picture == "attribution"));
+         ((ending == ".svg" || ending == ".png") &&
+          (picture == "rows" || picture == "bars" || picture == "attribution"));
 }
 
 bool holds(const ShownAttention& attention, const std::string& measure) {
-  return std::any_of(attention.measures.begin(), attention.measures.end(), [&](const Measure& one) { return one.name == measure; });
+  return std::any_of(attention.measures.begin(), attention.measures.end(),
+                     [&](const Measure& one) { return one.name == measure; });
 }
 
 // The attention, layer and head that a picture of one matrix shows, among those that hold the measure (without matrices:
@@ -46,7 +50,8 @@ bool holds(const ShownAttention& attention, const std::string& measure) {
 Place place_of(const Inspection& inspection, const std::string& measure) {
   const auto& all = inspection.attentions;
   if (all.empty())
-    throw Error(ErrorKind::argument, "--output", "edits leave no attention to show", "write .svg, .png or .json, without --picture");
+    throw Error(ErrorKind::argument, "--output", "edits leave no attention to show",
+                "write .svg, .png or .json, without --picture");
   const std::string wanted = measure.empty() ? "weight" : measure;
   const bool held = std::any_of(all.begin(), all.end(), [&](const ShownAttention& one) { return holds(one, wanted); });
   Place place;
@@ -57,7 +62,8 @@ Place place_of(const Inspection& inspection, const std::string& measure) {
     if (!shown || !shown->name.starts_with("cross")) shown = &attention;
     for (const Measure& one : attention.measures) {
       if (one.kind != MeasureKind::effect) continue;
-      const std::size_t heads = attention.heads.size(), cells = one.values.size() / std::max<std::size_t>(1, attention.layers.size() * heads);
+      const std::size_t heads = attention.heads.size(),
+                        cells = one.values.size() / std::max<std::size_t>(1, attention.layers.size() * heads);
       for (std::size_t i = 0; i < one.values.size(); ++i) {
         if (!(std::fabs(one.values[i]) > most)) continue;
         most = std::fabs(one.values[i]);
@@ -68,12 +74,14 @@ Place place_of(const Inspection& inspection, const std::string& measure) {
   if (most > 0) return place;
   if (!shown) shown = &all.back();
   const std::size_t layers = shown->layers.size();
-  return {shown->name, shown->layers[shown->name == "cross" && layers > 1 ? layers - 2 : layers - 1], shown->heads.front()};
+  return {shown->name, shown->layers[shown->name == "cross" && layers > 1 ? layers - 2 : layers - 1],
+          shown->heads.front()};
 }
 
 // The row that is explained, if one is; else that of the first word.
 std::int64_t first_query(const Inspection& inspection, const ShownAttention& attention) {
-  if (inspection.target_query >= 0 && attention.query_text + 1 == inspection.texts.size()) return inspection.target_query;
+  if (inspection.target_query >= 0 && attention.query_text + 1 == inspection.texts.size())
+    return inspection.target_query;
   const auto& tokens = inspection.texts[attention.query_text].tokens;
   const auto word = std::find_if(tokens.begin(), tokens.end(), [](const ShownToken& token) { return !token.special; });
   return word == tokens.end() ? 0 : word - tokens.begin();
@@ -99,12 +107,16 @@ const Measure& measure_of(const ShownAttention& attention, const std::string& na
 // the first shades. Short texts have their numbers in the cells or are read at a glance.
 bool hides_most(const Inspection& inspection, const std::string& picture, const std::string& measure) {
   constexpr std::size_t least_cells = 2500;
-  if (inspection.attentions.empty() || !(picture.empty() || picture == "matrix" || picture == "wall" || picture == "text")) return false;
+  if (inspection.attentions.empty() ||
+      !(picture.empty() || picture == "matrix" || picture == "wall" || picture == "text"))
+    return false;
   const Place place = place_of(inspection, measure);
   const ShownAttention& attention = attention_of(inspection, place.attention);
-  const std::size_t cells = inspection.texts[attention.query_text].tokens.size() * inspection.texts[attention.key_text].tokens.size();
+  const std::size_t cells =
+      inspection.texts[attention.query_text].tokens.size() * inspection.texts[attention.key_text].tokens.size();
   for (const Measure& one : attention.measures) {
-    if (one.name != (measure.empty() ? "weight" : measure) || one.kind != MeasureKind::share || cells < least_cells) continue;
+    if (one.name != (measure.empty() ? "weight" : measure) || one.kind != MeasureKind::share || cells < least_cells)
+      continue;
     const float largest = *std::max_element(one.values.begin(), one.values.end());
     std::size_t seen = 0, faint = 0;
     for (std::size_t i = 0; i < one.values.size(); ++i) {
@@ -120,40 +132,62 @@ bool hides_most(const Inspection& inspection, const std::string& picture, const 
 }  // namespace
 
 void InspectionFiles::add_to(Command& command) {
-  command.add_option("--output,-o", names,
-                     "Write files, told by their ending: .svg .png (pictures), .html (a page that stands alone), .csv .rows.csv "
-                     ".heads.csv .tokens.csv .json .npy .npz; {} in a name: the number of the text. .npy and pictures of one attention show cross where "
-                     "there is one, else the last (see --attention)")
-      ->type_name("FILE")->one_each();
+  command
+      .add_option(
+          "--output,-o", names,
+          "Write files, told by their ending: .svg .png (pictures), .html (a page that stands alone), .csv .rows.csv "
+          ".heads.csv .tokens.csv .json .npy .npz; {} in a name: the number of the text. .npy and pictures of one attention show cross where "
+          "there is one, else the last (see --attention)")
+      ->type_name("FILE")
+      ->one_each();
   // What these change is seen in files only.
   const auto of_file = [](Option* option) { return option->needs("--output"); };
-  of_file(command.add_option("--picture", picture, "matrix, lines, text, wall, measures, bars, rows or attribution (default: matrix, or wall for several heads)"))
+  of_file(
+      command.add_option(
+          "--picture", picture,
+          "matrix, lines, text, wall, measures, bars, rows or attribution (default: matrix, or wall for several heads)"))
       ->check(one_of({pictures.begin(), pictures.end()}));
-  of_file(command.add_option("--measure", measure, "What a picture or .npy shows: weight, write (weight x norm), first_order, exact, or what --attribution adds: rollout, "
-                                     "value_zeroing, integrated_gradients, gradient_input (default: weight)"));
-  of_file(command.add_option("--query", query, "The query whose row is brought out, from 0 (pictures text and lines; of text by default the one explained, else the first word)"))->type_name("N")->check(at_least(0));
+  of_file(command.add_option(
+      "--measure", measure,
+      "What a picture or .npy shows: weight, write (weight x norm), first_order, exact, or what --attribution adds: rollout, "
+      "value_zeroing, integrated_gradients, gradient_input (default: weight)"));
+  of_file(
+      command.add_option(
+          "--query", query,
+          "The query whose row is brought out, from 0 (pictures text and lines; of text by default the one explained, else the first word)"))
+      ->type_name("N")
+      ->check(at_least(0));
   of_file(command.add_option("--title", title, "Title of pictures (default: made from what is shown)"));
   of_file(command.add_option("--theme", theme, "light or dark"))->check(one_of({"light", "dark"}))->show_default();
-  of_file(command.add_option("--language", language, "Language of pictures and pages: en or zh"))->check(one_of({"en", "zh"}))->show_default();
-  of_file(command.add_option("--scale", scale, "Pixels of a .png for one of the .svg; 3.125 is 300 dpi"))->check(between(0.1, 20.0))->show_default();
+  of_file(command.add_option("--language", language, "Language of pictures and pages: en or zh"))
+      ->check(one_of({"en", "zh"}))
+      ->show_default();
+  of_file(command.add_option("--scale", scale, "Pixels of a .png for one of the .svg; 3.125 is 300 dpi"))
+      ->check(between(0.1, 20.0))
+      ->show_default();
   of_file(command.add_flag("--logarithmic", logarithmic, "Shade weights on three decades: for long texts"));
 }
 
 bool InspectionFiles::want_matrices() const {
-  return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return !shows_rows_only(ending_of(name), picture); });
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return !shows_rows_only(ending_of(name), picture); });
 }
 
 void InspectionFiles::check(std::size_t subjects, bool matrices, bool attention) const {
-  static const std::set<std::string> known = {".svg", ".png", ".html", ".csv", ".rows.csv", ".heads.csv", ".tokens.csv", ".json", ".npy", ".npz"};
+  static const std::set<std::string> known = {".svg",       ".png",        ".html", ".csv", ".rows.csv",
+                                              ".heads.csv", ".tokens.csv", ".json", ".npy", ".npz"};
   for (const std::string& name : names) {
     if (!known.contains(ending_of(name)))
       throw Error(ErrorKind::argument, name, join("the ending \"", ending_of(name), "\" is not known"),
                   "use .svg, .png, .html, .csv, .rows.csv, .heads.csv, .tokens.csv, .json, .npy or .npz");
-    if (!matrices && !shows_rows_only(ending_of(name), picture) && ending_of(name) != ".json" && ending_of(name) != ".npz")
-      throw Error(ErrorKind::argument, name, "shows values of edges, and --no-matrices leaves them out",
-                  "write .rows.csv, .heads.csv, .tokens.csv, .json, .npz or --picture rows, bars or attribution, or leave out --no-matrices");
+    if (!matrices && !shows_rows_only(ending_of(name), picture) && ending_of(name) != ".json" &&
+        ending_of(name) != ".npz")
+      throw Error(
+          ErrorKind::argument, name, "shows values of edges, and --no-matrices leaves them out",
+          "write .rows.csv, .heads.csv, .tokens.csv, .json, .npz or --picture rows, bars or attribution, or leave out --no-matrices");
     if (subjects > 1 && name.find("{}") == std::string::npos)
-      throw Error(ErrorKind::argument, name, join("is one file for ", subjects, " texts"), "put {} in its name: picture-{}.svg");
+      throw Error(ErrorKind::argument, name, join("is one file for ", subjects, " texts"),
+                  "put {} in its name: picture-{}.svg");
     if (!attention) check_holds_attention(name, false);
   }
   const auto written = [&](std::initializer_list<const char*> endings) {
@@ -162,12 +196,15 @@ void InspectionFiles::check(std::size_t subjects, bool matrices, bool attention)
     });
   };
   const bool drawn = written({".svg", ".png"}), array = written({".npy"});
-  const std::pair<const char*, bool> idle[] = {{"--picture", !picture.empty() && !drawn}, {"--query", query >= 0 && !drawn},
-                                               {"--title", !title.empty() && !drawn}, {"--logarithmic", logarithmic && !drawn},
+  const std::pair<const char*, bool> idle[] = {{"--picture", !picture.empty() && !drawn},
+                                               {"--query", query >= 0 && !drawn},
+                                               {"--title", !title.empty() && !drawn},
+                                               {"--logarithmic", logarithmic && !drawn},
                                                {"--measure", !measure.empty() && !drawn && !array}};
   for (const auto& [option, given] : idle)
     if (given && !names.empty())
-      throw Error(ErrorKind::argument, option, "changes pictures, and none is written", join("add -o picture.svg, or leave ", option, " out"));
+      throw Error(ErrorKind::argument, option, "changes pictures, and none is written",
+                  join("add -o picture.svg, or leave ", option, " out"));
 }
 
 // Pictures of outcomes and JSON are all that there is to write without attention.
@@ -176,7 +213,9 @@ void InspectionFiles::check_holds_attention(const std::string& name, bool attent
   const std::string ending = ending_of(name);
   const bool drawn = ending == ".svg" || ending == ".png";
   if (ending == ".json" || (drawn && picture.empty() && measure.empty() && query < 0)) return;
-  throw Error(ErrorKind::argument, name, drawn ? "there is no attention to draw, only what edits change" : join(ending, " holds attention, and there is none"),
+  throw Error(ErrorKind::argument, name,
+              drawn ? "there is no attention to draw, only what edits change"
+                    : join(ending, " holds attention, and there is none"),
               drawn ? "leave out --picture, --measure and --query" : "write .json, or a picture: .svg or .png");
 }
 
@@ -194,7 +233,9 @@ std::vector<std::string> InspectionFiles::write(const Inspection& inspection, st
     std::string shows = "everything";
     if (ending == ".svg" || ending == ".png") {
       if (!logarithmic && hides_most(inspection, picture, measure))
-        std::cerr << "attend: " << path << ": most weights are too small to be seen beside the largest; --logarithmic shades them on three decades\n";
+        std::cerr
+            << "attend: " << path
+            << ": most weights are too small to be seen beside the largest; --logarithmic shades them on three decades\n";
       const Picture drawn = draw(inspection, options);
       shows = drawn.shows;
       if (ending == ".svg") {
@@ -202,7 +243,8 @@ std::vector<std::string> InspectionFiles::write(const Inspection& inspection, st
       } else {
         const PngImage image = png_of(drawn.svg, scale);
         if (!image.missing.empty())
-          std::cerr << "attend: " << path << ": no installed font has " << image.missing << "; install fonts for them (fonts-noto-cjk, say)\n";
+          std::cerr << "attend: " << path << ": no installed font has " << image.missing
+                    << "; install fonts for them (fonts-noto-cjk, say)\n";
         write_file(path, image.bytes);
       }
     } else if (ending == ".html") {
@@ -232,7 +274,8 @@ std::vector<std::string> InspectionFiles::write(const Inspection& inspection, st
                                     size(inspection.texts[attention.query_text].tokens.size()),
                                     size(inspection.texts[attention.key_text].tokens.size())};
       write_file(path, npy_of(one.values, shape));
-      shows = join(one.name, " of ", attention.name, ", [layers ", shape[0], ", heads ", shape[1], ", queries ", shape[2], ", keys ", shape[3], "]");
+      shows = join(one.name, " of ", attention.name, ", [layers ", shape[0], ", heads ", shape[1], ", queries ",
+                   shape[2], ", keys ", shape[3], "]");
     }
     told.push_back(join(path, "  ", shows));
   }
@@ -254,27 +297,40 @@ InspectionFiles::Picture InspectionFiles::draw(const Inspection& inspection, con
   const Place place = place_of(inspection, measure);
   const ShownAttention& attention = attention_of(inspection, place.attention);
   const std::string shown = measure.empty() && !attention.measures.empty() ? attention.measures.front().name : measure;
-  const std::string kind = !picture.empty() ? picture : attention.layers.size() * attention.heads.size() > 1 ? "wall" : "matrix";
+  const std::string kind = !picture.empty()                                       ? picture
+                           : attention.layers.size() * attention.heads.size() > 1 ? "wall"
+                                                                                  : "matrix";
   std::vector<int> few_heads = attention.heads;
   if (few_heads.size() > 8) few_heads.resize(8);
   const std::string layer = join(attention.name, ", layer ", place.layer),
-                    head = place.head == mean_of_all ? join(layer, ", mean of heads") : join(layer, ", head ", place.head);
+                    head =
+                        place.head == mean_of_all ? join(layer, ", mean of heads") : join(layer, ", head ", place.head);
   const auto all_of = [](const auto& parts) {
     std::vector<std::string> all;
     for (const auto& one : parts) all.push_back(one.name);
     return all;
   };
   if (kind == "wall")
-    return {wall_svg(inspection, place.attention, shown, attention.metrics.empty() ? "" : attention.metrics.front().name, options),
+    return {wall_svg(inspection, place.attention, shown,
+                     attention.metrics.empty() ? "" : attention.metrics.front().name, options),
             join("wall of ", attention.name, ": ", shown)};
-  if (kind == "lines") return {lines_svg(inspection, place.attention, place.layer, few_heads, shown, query, options), join("lines of ", layer, ": ", shown)};
-  if (kind == "text") return {text_svg(inspection, place, shown, query < 0 ? first_query(inspection, attention) : query, options), join("text of ", head, ": ", shown)};
-  if (kind == "measures") return {measures_svg(inspection, place, all_of(attention.measures), options), join("measures of ", head)};
-  if (kind == "bars") return {head_bars_svg(inspection, place.attention, all_of(attention.metrics), options), join("bars of ", attention.name)};
+  if (kind == "lines")
+    return {lines_svg(inspection, place.attention, place.layer, few_heads, shown, query, options),
+            join("lines of ", layer, ": ", shown)};
+  if (kind == "text")
+    return {text_svg(inspection, place, shown, query < 0 ? first_query(inspection, attention) : query, options),
+            join("text of ", head, ": ", shown)};
+  if (kind == "measures")
+    return {measures_svg(inspection, place, all_of(attention.measures), options), join("measures of ", head)};
+  if (kind == "bars")
+    return {head_bars_svg(inspection, place.attention, all_of(attention.metrics), options),
+            join("bars of ", attention.name)};
   if (kind == "rows") {
-    if (attention.statistics.empty()) throw Error(ErrorKind::argument, "--picture rows", "there are no statistics of rows", "choose another picture");
+    if (attention.statistics.empty())
+      throw Error(ErrorKind::argument, "--picture rows", "there are no statistics of rows", "choose another picture");
     const std::string& statistic = attention.statistics.front().name;
-    return {row_lines_svg(inspection, place.attention, place.layer, few_heads, statistic, options), join("rows of ", layer, ": ", statistic)};
+    return {row_lines_svg(inspection, place.attention, place.layer, few_heads, statistic, options),
+            join("rows of ", layer, ": ", statistic)};
   }
   return {heat_map_svg(inspection, place, shown, options), join("matrix of ", head, ": ", shown)};
 }

@@ -24,7 +24,8 @@ void print_error(const std::string& text) {
 // The rest of every command's help, and of those below it.
 void add_footers(attend::cli::Command& command) {
   const std::string own = command.footer();
-  command.footer("Options of every command: --threads N, --seed N, --json (see `attend --help`)." + (own.empty() ? "" : "\n\n" + own));
+  command.footer("Options of every command: --threads N, --seed N, --json (see `attend --help`)." +
+                 (own.empty() ? "" : "\n\n" + own));
   for (const auto& below : command.commands()) add_footers(*below);
 }
 
@@ -39,7 +40,8 @@ int main(int count, char** arguments) {
   Program command_line("attend", "Attend trains, runs and opens up Transformers.", attend::version());
   Command& program = command_line.command();
   program.group("Options of every command");
-  program.add_option("--threads", globals.threads, "Threads to use (default: all processors); results do not depend on it")
+  program
+      .add_option("--threads", globals.threads, "Threads to use (default: all processors); results do not depend on it")
       ->type_name("N")
       ->check(whole(1, 256));
   program.add_option("--seed", globals.seed, "Seed of everything random (default: 1, in training the recipe's)")

@@ -53,11 +53,15 @@ void TrainProgress::on_phase(std::string_view phase) {
 void TrainProgress::on_start(const TrainPlan& plan) {
   clear_line();
   std::cerr << (plan.title.empty() ? "training" : plan.title) << '\n'
-            << "  " << short_number(static_cast<double>(plan.parameters)) << " parameters, " << counted(plan.train_items, "training item") << " ("
-            << short_number(static_cast<double>(plan.train_tokens)) << " tokens), " << plan.valid_items << " for validation\n"
-            << "  " << plan.steps << " steps" << (plan.resumed_at ? join(", going on after step ", plan.resumed_at) : "")
-            << "\n  memory: about " << short_bytes(static_cast<double>(plan.process_bytes)) << ", of it "
-            << short_bytes(static_cast<double>(plan.peak_bytes)) << " for parameters, gradients, moments and the largest batch (estimates)\n";
+            << "  " << short_number(static_cast<double>(plan.parameters)) << " parameters, "
+            << counted(plan.train_items, "training item") << " ("
+            << short_number(static_cast<double>(plan.train_tokens)) << " tokens), " << plan.valid_items
+            << " for validation\n"
+            << "  " << plan.steps << " steps"
+            << (plan.resumed_at ? join(", going on after step ", plan.resumed_at) : "") << "\n  memory: about "
+            << short_bytes(static_cast<double>(plan.process_bytes)) << ", of it "
+            << short_bytes(static_cast<double>(plan.peak_bytes))
+            << " for parameters, gradients, moments and the largest batch (estimates)\n";
   if (plan.left_out) std::cerr << "  " << counted(plan.left_out, "item") << " left out: too long\n";
   if (plan.skipped_empty) std::cerr << "  " << counted(plan.skipped_empty, "pair") << " left out: empty\n";
   if (plan.replaced) std::cerr << "  " << counted(plan.replaced, "ill-formed UTF-8 sequence") << " replaced\n";
@@ -70,8 +74,8 @@ void TrainProgress::on_step(const StepReport& report) {
   const double share = report.steps ? static_cast<double>(report.step) / static_cast<double>(report.steps) : 0;
   std::string text = join("step ", report.step, "/", report.steps);
   if (report.epoch) text += join("  epoch ", report.epoch);
-  text += "  mean loss " + fixed(report.smooth_loss, 4) + "  " + short_number(report.tokens_per_second) + " tokens/s  " +
-          short_time(report.seconds_left) + " left";
+  text += "  mean loss " + fixed(report.smooth_loss, 4) + "  " + short_number(report.tokens_per_second) +
+          " tokens/s  " + short_time(report.seconds_left) + " left";
   if (!terminal) {
     std::cerr << text << '\n';
     return;
@@ -113,7 +117,8 @@ Json to_json(const TrainPlan& plan) {
 }
 
 Json to_json(const ValidationReport& report) {
-  Json result{{"step", report.step}, {"epoch", report.epoch}, {"loss", report.loss}, {"token_accuracy", report.token_accuracy}};
+  Json result{
+      {"step", report.step}, {"epoch", report.epoch}, {"loss", report.loss}, {"token_accuracy", report.token_accuracy}};
   if (report.bleu) result["bleu"] = *report.bleu;
   if (report.chrf) result["chrf2"] = *report.chrf;
   if (report.exact) result["exact"] = *report.exact;

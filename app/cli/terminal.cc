@@ -46,7 +46,8 @@ std::string shown(std::string_view text, int descriptor) {
   if (descriptor > 2 || !terminal[descriptor]) return std::string(text);
   std::string result;
   for (const char32_t character : characters_of(replace_invalid_utf8(text))) {
-    const bool control = (character < 0x20 && character != '\n' && character != '\t') || (character >= 0x7F && character < 0xA0);
+    const bool control =
+        (character < 0x20 && character != '\n' && character != '\t') || (character >= 0x7F && character < 0xA0);
     char code[16];
     std::snprintf(code, sizeof(code), "<0x%02X>", static_cast<unsigned>(character));
     if (control) result += code;

@@ -24,8 +24,8 @@ int main(int count, char** arguments) try {
       std::size_t most = 0;
       for (std::size_t key = 1; key < result.source_ids.size(); ++key)
         if (result.weight(token, key) > result.weight(token, most)) most = key;
-      std::cout << "  " << translator.target().readable(ids[token]) << " <- " << translator.source().readable(result.source_ids[most])
-                << " (" << result.weight(token, most) << ")\n";
+      std::cout << "  " << translator.target().readable(ids[token]) << " <- "
+                << translator.source().readable(result.source_ids[most]) << " (" << result.weight(token, most) << ")\n";
     }
   }
 } catch (const attend::Error& error) {

@@ -30,8 +30,8 @@ struct ReferenceAlignment {
 // ---- Pharaoh format -------------------------------------------------------------------------------------------------
 // A line a pair, links "source-target" with blanks between; with p in place of - a link is only possible.
 
-std::string to_pharaoh(const Alignment& alignment);            // "0-0 1-2 2-1"
-std::string to_pharaoh(const ReferenceAlignment& reference);   // "0-0 1-2 2p1"
+std::string to_pharaoh(const Alignment& alignment);           // "0-0 1-2 2-1"
+std::string to_pharaoh(const ReferenceAlignment& reference);  // "0-0 1-2 2p1"
 // Error(format) that begins with `where` and names the link: anything but digits around - or p, numbers of more than 6
 // digits, a link that is there twice.
 ReferenceAlignment parse_pharaoh(std::string_view line, const std::string& where);
@@ -43,8 +43,8 @@ void write_pharaoh(const std::filesystem::path& path, std::span<const Alignment>
 
 // Och and Ney 2003, equations 31 to 33, over as many pairs as were added. NaN where a denominator is 0.
 struct AlignmentScore {
-  std::int64_t links = 0, sure = 0;                      // of the alignments and of the references
-  std::int64_t sure_matches = 0, possible_matches = 0;   // links that are sure, that are possible
+  std::int64_t links = 0, sure = 0;                     // of the alignments and of the references
+  std::int64_t sure_matches = 0, possible_matches = 0;  // links that are sure, that are possible
 
   double precision() const;  // possible matches / links
   double recall() const;     // sure matches / sure links
@@ -57,12 +57,16 @@ AlignmentScore score_alignment(const Alignment& alignment, const ReferenceAlignm
 // ---- Two directions made one ----------------------------------------------------------------------------------------
 
 enum class Symmetrisation {
-  forward, backward,         // one direction as it is
-  intersection, union_of_both,
+  forward,
+  backward,  // one direction as it is
+  intersection,
+  union_of_both,
   // From the intersection, links of the union beside links already taken, as long as they bring in a word that has none
   // (Koehn, Och and Marcu 2003); then links of either direction where a word has none (final), or both have none
   // (final-and; Koehn et al. 2005, figure 1).
-  grow_diagonal, grow_diagonal_final, grow_diagonal_final_and,
+  grow_diagonal,
+  grow_diagonal_final,
+  grow_diagonal_final_and,
 };
 const char* name_of(Symmetrisation symmetrisation);  // "forward", ..., "union", "grow-diag", "grow-diag-final-and"
 Symmetrisation symmetrisation_named(std::string_view name);  // Error(argument) with the known names
@@ -101,15 +105,15 @@ struct WordPair {
 };
 
 struct WordAlignOptions {
-  std::string from, to;                  // languages; empty: told from the script of each source
+  std::string from, to;  // languages; empty: told from the script of each source
   // Layers and heads of the two directions: the defaults, chosen ones, or the finder's (best_alignment_heads of
   // heads.h).
   AlignmentOptions attention;
-  AlignmentOptions backward_attention;   // Symmetrisation::forward does without
+  AlignmentOptions backward_attention;  // Symmetrisation::forward does without
   Symmetrisation symmetrisation = Symmetrisation::grow_diagonal_final_and;
   LinkOptions link;
   GroupBy source_words = GroupBy::word, target_words = GroupBy::word;
-  std::int64_t first_line = 1;           // number of the first pair, for messages
+  std::int64_t first_line = 1;  // number of the first pair, for messages
   std::int64_t batch_size = 48;
 };
 

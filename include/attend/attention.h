@@ -124,7 +124,7 @@ struct ScoreRules {
   std::span<const float> slopes;  // [query_heads]: score -= slope * |query position - key position| (ALiBi, Press 2022)
   RelativeBias relative;
   ScoreBias bias;
-  std::span<const float> sinks;   // [query_heads]: one more logit in the denominator, with no value behind it
+  std::span<const float> sinks;  // [query_heads]: one more logit in the denominator, with no value behind it
 };
 
 // An edit of scores or of weights; only the heads of the items it names leave the tiled path. Queries and keys are named
@@ -179,26 +179,28 @@ inline constexpr std::int64_t most_top_keys = 32;
 // are not computed. Rows of no item are not written. A row that sees nothing has keys -1 and 0 everywhere else. Asking
 // changes no bit of the output, and the statistics have the same bits for any number of threads, alone or in a batch.
 struct AttentionStatistics {
-  std::span<const std::int32_t> heads;   // query heads, rising; empty: all
-  std::int64_t lists = 0;                // lists of spans: 0 .. lists - 1, empty ones allowed
+  std::span<const std::int32_t> heads;  // query heads, rising; empty: all
+  std::int64_t lists = 0;               // lists of spans: 0 .. lists - 1, empty ones allowed
   std::span<const KeySpan> spans;
-  std::int64_t top = 0;                  // keys wanted by top_keys and top_weights, at most most_top_keys
+  std::int64_t top = 0;  // keys wanted by top_keys and top_weights, at most most_top_keys
 
-  float* entropy = nullptr;              // - sum of weight * ln(weight), in nats
-  float* distance = nullptr;             // sum of weight * |query position - key position|
-  float* first = nullptr;                // weight on the key at position 0,
-  float* self = nullptr;                 // on the key at the query's own position,
-  float* previous = nullptr;             // and on the one before it
-  float* sink = nullptr;                 // the sink's share, 0 where there is no sink
-  float* list_mass = nullptr;            // [query rows, H, lists]: weight on the keys of each list
-  std::int32_t* top_keys = nullptr;      // [query rows, H, top]: indices of the keys with the largest scores, largest first,
-                                         // the smaller index first among equals; -1 where fewer are visible
-  float* top_weights = nullptr;          // [query rows, H, top]: their weights, 0 where there is no key
+  float* entropy = nullptr;    // - sum of weight * ln(weight), in nats
+  float* distance = nullptr;   // sum of weight * |query position - key position|
+  float* first = nullptr;      // weight on the key at position 0,
+  float* self = nullptr;       // on the key at the query's own position,
+  float* previous = nullptr;   // and on the one before it
+  float* sink = nullptr;       // the sink's share, 0 where there is no sink
+  float* list_mass = nullptr;  // [query rows, H, lists]: weight on the keys of each list
+  std::int32_t* top_keys =
+      nullptr;                   // [query rows, H, top]: indices of the keys with the largest scores, largest first,
+                                 // the smaller index first among equals; -1 where fewer are visible
+  float* top_weights = nullptr;  // [query rows, H, top]: their weights, 0 where there is no key
 };
 
 struct AttentionCall {
   std::int64_t query_heads = 0;
-  std::int64_t key_heads = 0;  // query_heads must be a multiple; query head h reads key head h / (query_heads / key_heads)
+  std::int64_t key_heads =
+      0;  // query_heads must be a multiple; query head h reads key head h / (query_heads / key_heads)
   std::int64_t head_dim = 0;
   std::int64_t value_dim = 0;  // width of a value head, may differ from head_dim
   HeadsView query, key, value;
@@ -210,10 +212,10 @@ struct AttentionCall {
   std::span<const ScoreEdit> edits;
 
   // Outputs.
-  MutableHeadsView output;               // [query rows, query_heads, value_dim]
-  float* log_sum_exp = nullptr;          // [query rows, query_heads] or null: log of the softmax denominator
+  MutableHeadsView output;       // [query rows, query_heads, value_dim]
+  float* log_sum_exp = nullptr;  // [query rows, query_heads] or null: log of the softmax denominator
   std::span<const MatrixRequest> matrices;
-  std::int64_t* edit_counts = nullptr;   // [edits] or null: how many scores that the mask lets see each edit names
+  std::int64_t* edit_counts = nullptr;  // [edits] or null: how many scores that the mask lets see each edit names
   const AttentionStatistics* statistics = nullptr;
 };
 
@@ -229,7 +231,7 @@ std::string explain(const AttentionCall& call);
 struct WeightsTile {
   std::int64_t item = 0, head = 0;
   std::int64_t query_begin = 0, query_end = 0, key_begin = 0, key_end = 0;
-  float* scores = nullptr;      // element (i, j) at i * row_stride + j; as MatrixRequest
+  float* scores = nullptr;  // element (i, j) at i * row_stride + j; as MatrixRequest
   float* weights = nullptr;
   std::int64_t row_stride = 0;  // of both; 0: without gaps
 };
@@ -242,11 +244,11 @@ void attention_weights(const AttentionCall& forward, std::span<const WeightsTile
 // Gradients of a scalar loss. `forward` must be the call as it was run, with log_sum_exp filled. Everything is ADDED
 // to the targets; null targets are skipped. Items must have their keys in the views, not in pages.
 struct AttentionGradients {
-  HeadsView output_gradient;               // dL/d output, as forward.output
-  MutableHeadsView query, key, value;      // dL/d query, key, value
-  float* relative_table = nullptr;         // as forward.rules.relative.table
-  float* bias = nullptr;                   // as forward.rules.bias, same strides; only with nonzero broadcasting summed
-  float* sinks = nullptr;                  // [query_heads]
+  HeadsView output_gradient;           // dL/d output, as forward.output
+  MutableHeadsView query, key, value;  // dL/d query, key, value
+  float* relative_table = nullptr;     // as forward.rules.relative.table
+  float* bias = nullptr;               // as forward.rules.bias, same strides; only with nonzero broadcasting summed
+  float* sinks = nullptr;              // [query_heads]
 };
 void attention_backward(const AttentionCall& forward, const AttentionGradients& gradients);
 

@@ -72,6 +72,7 @@ struct ZeroedValues {
 };
 // Value zeroing (Mohebbi et al. 2023): how far, by cosine distance, the output of the block moves at each query when a
 // key's value vector is 0 in all heads of this attention. `attentions` empty: every one of the model.
-std::vector<ZeroedValues> value_zeroing(const Model& model, const ModelInput& input, std::vector<HeadPlace> attentions = {});
+std::vector<ZeroedValues> value_zeroing(const Model& model, const ModelInput& input,
+                                        std::vector<HeadPlace> attentions = {});
 
 }  // namespace attend

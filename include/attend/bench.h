@@ -17,10 +17,10 @@
 namespace attend {
 
 struct AttentionBenchOptions {
-  double seconds = 0.5;   // for each shape
-  std::string only;       // only shapes whose name holds this
-  std::string pass;       // "forward", "backward", or "" for both
-  std::string target;     // instruction set to force, "" for the best; see Error for the names
+  double seconds = 0.5;  // for each shape
+  std::string only;      // only shapes whose name holds this
+  std::string pass;      // "forward", "backward", or "" for both
+  std::string target;    // instruction set to force, "" for the best; see Error for the names
 };
 
 // Instruction sets of the attention kernels that this machine and build offer, the best first.
@@ -45,11 +45,11 @@ inline constexpr double largest_attention_error = 1e-4;
 void bench_attention(const AttentionBenchOptions& options, const std::function<void(const AttentionSpeed&)>& report);
 
 struct StatisticsBenchOptions {
-  double seconds = 2;                     // for each shape and k, at least five rounds
-  std::string target;                     // as above
+  double seconds = 2;  // for each shape and k, at least five rounds
+  std::string target;  // as above
   std::vector<std::int64_t> rows{4096};
   std::int64_t heads = 12, head_dim = 64;
-  std::vector<std::int64_t> top{8, 32};   // largest keys, at most most_top_keys
+  std::vector<std::int64_t> top{8, 32};  // largest keys, at most most_top_keys
 };
 
 // Fused self-attention with all statistics of all heads (entropy, distance, mass on the first key, on itself, on the one before
@@ -58,13 +58,13 @@ struct StatisticsSpeed {
   std::string target;
   std::int64_t rows = 0, heads = 0, head_dim = 0, top = 0;
   int threads = 0;
-  double seconds = 0, plain_seconds = 0;            // of a call
-  double ratio_to_plain = 0;                        // median over rounds of time with / time without
-  double gflops = 0, share_of_peak = 0;             // with statistics, operations counted as without
+  double seconds = 0, plain_seconds = 0;  // of a call
+  double ratio_to_plain = 0;              // median over rounds of time with / time without
+  double gflops = 0, share_of_peak = 0;   // with statistics, operations counted as without
   double plain_gflops = 0, plain_share_of_peak = 0;
   std::int64_t scratch_bytes = 0, plain_scratch_bytes = 0, output_bytes = 0;  // output_bytes: of the statistics alone
-  std::int64_t input_bytes = 0;                     // query, key and value
-  double error = 0;                                 // largest difference from float64; distances in units of the rows
+  std::int64_t input_bytes = 0;                                               // query, key and value
+  double error = 0;  // largest difference from float64; distances in units of the rows
   std::int64_t rounds = 0;
 };
 void bench_statistics(const StatisticsBenchOptions& options, const std::function<void(const StatisticsSpeed&)>& report);
@@ -77,11 +77,12 @@ struct Rates {
 
 // Target tokens a second of training steps on the recipe's real batches (forward, backward, clipping, optimiser), in
 // `rounds` of `steps` after a warm-up of as many. Writes into a temporary folder that is removed.
-Rates bench_training(const Recipe& recipe, const std::filesystem::path& data_folder, std::int64_t steps, std::int64_t rounds);
+Rates bench_training(const Recipe& recipe, const std::filesystem::path& data_folder, std::int64_t steps,
+                     std::int64_t rounds);
 
 // Sentences a second, text to text, all lines each round, after a warm-up round.
-Rates bench_translation(const Translator& translator, std::span<const std::string> lines, const TranslateOptions& options,
-                        std::int64_t rounds);
+Rates bench_translation(const Translator& translator, std::span<const std::string> lines,
+                        const TranslateOptions& options, std::int64_t rounds);
 
 // What telling looks from matters costs. First-order effects of every edge beside one pass forward, in turns; and exact
 // cuts of `cuts` edges beside as many whole runs with the same edit, in rounds: of the edges with the largest first-order
@@ -97,6 +98,7 @@ struct ImportanceSpeed {
 };
 // Error(numeric) where both ways differ by more than this, relative to the largest effect or 1.
 inline constexpr double largest_cut_error = 1e-3;
-ImportanceSpeed bench_importance(const Model& model, const ModelInput& input, const Target& target, std::int64_t cuts, std::int64_t rounds);
+ImportanceSpeed bench_importance(const Model& model, const ModelInput& input, const Target& target, std::int64_t cuts,
+                                 std::int64_t rounds);
 
 }  // namespace attend

@@ -24,8 +24,8 @@ struct Task {
   // model has one direction, from languages[0] to languages[1]).
   std::vector<std::string> languages;
   std::map<std::string, std::string> target_tags;
-  bool source_begin = false;    // source starts with bos
-  bool source_end = true;       // source ends with eos
+  bool source_begin = false;  // source starts with bos
+  bool source_end = true;     // source ends with eos
   // generate: sequences start with bos and end with eos (lines); false: a running text (blocks).
   bool lines = true;
   // classify: names of the classes; patch size where the input is an image.
@@ -69,8 +69,8 @@ Model load_model(const std::filesystem::path& folder);
 // folder holds the old model or the new one. Files of other names are left alone. Not for two writers at once: hold a
 // FolderLock (core/file.h) where that can happen. Throws Error(file) and leaves the old model when the disk is full,
 // Error(numeric) for NaN, infinity and numbers too large for `type`.
-void save_model_folder(const std::filesystem::path& folder, const Model& model, const Tokenizer* source, const Tokenizer* target,
-                       const Task& task, WeightType type = WeightType::float32);
+void save_model_folder(const std::filesystem::path& folder, const Model& model, const Tokenizer* source,
+                       const Tokenizer* target, const Task& task, WeightType type = WeightType::float32);
 
 // The model whose every parameter is the mean of those of the given model folders (Vaswani et al. 2017, section 6.1), summed
 // in double. Throws Error(config) if their configs differ.
@@ -87,6 +87,7 @@ Model average_weights(std::span<const std::filesystem::path> folders);
 //   "note"        text for people
 // Axes of size 1 in front are dropped or added as needed. Throws Error(config) naming parameter, tensor and shapes if the
 // table leaves a parameter or a tensor out, names what does not exist, or shapes do not fit; Error(numeric) for NaN.
-Model import_model(const std::filesystem::path& weights, const std::string& table, const std::string& table_source = "import table");
+Model import_model(const std::filesystem::path& weights, const std::string& table,
+                   const std::string& table_source = "import table");
 
 }  // namespace attend

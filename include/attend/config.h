@@ -49,11 +49,11 @@ struct TransformerConfig {
   std::optional<StackConfig> encoder;
   std::optional<StackConfig> decoder;  // reads the encoder's output by cross-attention if there is an encoder
 
-  std::int64_t width = 0;         // of the residual stream
-  std::int64_t heads = 0;         // query heads
-  std::int64_t key_heads = 0;     // 0: as heads. Fewer: grouped-query attention (Ainslie et al. 2023)
-  std::int64_t head_dim = 0;      // 0: width / heads
-  std::int64_t inner_width = 0;   // of the feed-forward layer
+  std::int64_t width = 0;        // of the residual stream
+  std::int64_t heads = 0;        // query heads
+  std::int64_t key_heads = 0;    // 0: as heads. Fewer: grouped-query attention (Ainslie et al. 2023)
+  std::int64_t head_dim = 0;     // 0: width / heads
+  std::int64_t inner_width = 0;  // of the feed-forward layer
 
   NormKind norm = NormKind::layer;
   NormPlace norm_place = NormPlace::pre;
@@ -61,7 +61,7 @@ struct TransformerConfig {
   bool norm_bias = true;
 
   Activation activation = Activation::relu;
-  bool gated = false;             // activation(gate) * inner (Shazeer 2020)
+  bool gated = false;  // activation(gate) * inner (Shazeer 2020)
 
   bool query_key_value_bias = true;
   bool attention_output_bias = true;
@@ -69,28 +69,28 @@ struct TransformerConfig {
   bool logits_bias = false;
 
   PositionKind positions = PositionKind::sinusoidal;
-  std::int64_t max_positions = 512;    // the longest item, class token included
-  std::int64_t first_position = 0;     // position of the first token
+  std::int64_t max_positions = 512;  // the longest item, class token included
+  std::int64_t first_position = 0;   // position of the first token
   SinusoidLayout sinusoid_layout = SinusoidLayout::interleaved;
-  double position_base = 10000;        // of sinusoids and rotary angles
+  double position_base = 10000;  // of sinusoids and rotary angles
   Pairing rotary_pairing = Pairing::halves;
-  std::int64_t rotary_dim = 0;         // elements of a head that turn; 0: all
+  std::int64_t rotary_dim = 0;  // elements of a head that turn; 0: all
   std::int64_t relative_buckets = 32;
   std::int64_t relative_max_distance = 128;
-  std::int64_t window = 0;             // self-attention sees this many keys, its own included; 0: all
+  std::int64_t window = 0;  // self-attention sees this many keys, its own included; 0: all
 
-  double embedding_scale = 1;          // token embeddings are multiplied by it; often sqrt(width)
-  double attention_scale = 0;          // 0: 1 / sqrt(head_dim)
-  double score_cap = 0;                // soft cap of scores; 0: none
-  bool shared_embeddings = false;      // encoder and decoder use one table
-  bool tied_logits = false;            // the last product uses the embedding table
+  double embedding_scale = 1;      // token embeddings are multiplied by it; often sqrt(width)
+  double attention_scale = 0;      // 0: 1 / sqrt(head_dim)
+  double score_cap = 0;            // soft cap of scores; 0: none
+  bool shared_embeddings = false;  // encoder and decoder use one table
+  bool tied_logits = false;        // the last product uses the embedding table
 
-  std::int64_t classes = 0;            // > 0: a classifier on the encoder
+  std::int64_t classes = 0;  // > 0: a classifier on the encoder
   Pooling pooling = Pooling::none;
 
-  double dropout = 0;                  // of embeddings and of every sublayer's output
-  double attention_dropout = 0;        // of attention weights
-  double inner_dropout = 0;            // inside the feed-forward layer
+  double dropout = 0;            // of embeddings and of every sublayer's output
+  double attention_dropout = 0;  // of attention weights
+  double inner_dropout = 0;      // inside the feed-forward layer
   Initialisation initialisation = Initialisation::xavier;
 
   bool operator==(const TransformerConfig&) const = default;

@@ -16,21 +16,21 @@ struct ReadNames {
 };
 
 struct ReadOptions {
-  bool replace_invalid = false;        // ill-formed UTF-8 becomes U+FFFD and is counted, instead of Error(text)
-  bool skip_empty = false;             // a pair with an empty side is left out and counted, instead of Error(text)
-  std::int64_t longest_line = 4096;    // bytes of UTF-8 without the line end; a longer line is Error(text)
+  bool replace_invalid = false;      // ill-formed UTF-8 becomes U+FFFD and is counted, instead of Error(text)
+  bool skip_empty = false;           // a pair with an empty side is left out and counted, instead of Error(text)
+  std::int64_t longest_line = 4096;  // bytes of UTF-8 without the line end; a longer line is Error(text)
   std::int64_t limit = std::int64_t{4} << 30;  // bytes after unpacking; more is Error(format): a decompression bomb
   ReadNames names = {};
 };
 
 // What was read and what was changed or left out on the way.
 struct ReadReport {
-  std::int64_t lines = 0;         // lines read, before any was left out
-  std::int64_t bytes = 0;         // after unpacking
-  std::int64_t replaced = 0;      // ill-formed sequences that became U+FFFD
-  std::int64_t crlf = 0;          // line ends CR LF that became LF
-  std::int64_t empty = 0;         // empty lines (only blanks count as empty); for pairs: pairs left out
-  bool byte_order_mark = false;   // dropped from the front
+  std::int64_t lines = 0;        // lines read, before any was left out
+  std::int64_t bytes = 0;        // after unpacking
+  std::int64_t replaced = 0;     // ill-formed sequences that became U+FFFD
+  std::int64_t crlf = 0;         // line ends CR LF that became LF
+  std::int64_t empty = 0;        // empty lines (only blanks count as empty); for pairs: pairs left out
+  bool byte_order_mark = false;  // dropped from the front
 
   ReadReport& operator+=(const ReadReport& other);
 };
@@ -51,11 +51,11 @@ class LineReader {
   LineReader(LineReader&&) noexcept;
   LineReader& operator=(LineReader&&) noexcept;
 
-  bool next(std::string& line);         // false at the end; the line end is not part of the line
+  bool next(std::string& line);  // false at the end; the line end is not part of the line
   // True if next() would not wait: a whole line or the end is there. Of a pipe that somebody writes to line by line this
   // tells when it is time to answer.
   bool ready();
-  std::int64_t number() const;          // of the line that next() gave last; the first is 1
+  std::int64_t number() const;  // of the line that next() gave last; the first is 1
   const ReadReport& report() const;
 
  private:
@@ -74,10 +74,10 @@ struct Lines {
 Lines read_lines(const std::filesystem::path& path, const ReadOptions& options = {});
 
 struct ParallelCorpus {
-  std::vector<std::string> source, target;        // equally many, at least one
-  std::vector<std::int64_t> line;                 // of each pair in its files, from 1
-  ReadReport source_report, target_report;        // the same object twice for a TSV file
-  std::int64_t skipped_empty = 0;                 // pairs left out because a side was empty
+  std::vector<std::string> source, target;  // equally many, at least one
+  std::vector<std::int64_t> line;           // of each pair in its files, from 1
+  ReadReport source_report, target_report;  // the same object twice for a TSV file
+  std::int64_t skipped_empty = 0;           // pairs left out because a side was empty
 };
 
 // Pairs one after the other: line n of one file belongs to line n of the other. Memory for one pair.

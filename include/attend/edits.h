@@ -32,12 +32,14 @@ namespace attend {
 
 enum class EditKind {
   // Of values, at any site but scores and weights:
-  zero,    // zero ablation
-  mean,    // the mean of the rows at this site over reference texts (mean ablation)
-  patch,   // rows of another run: another text, another checkpoint (activation patching, Vig et al. 2020)
-  noise,   // plus value * a normal number (causal tracing, Meng et al. 2022)
+  zero,   // zero ablation
+  mean,   // the mean of the rows at this site over reference texts (mean ablation)
+  patch,  // rows of another run: another text, another checkpoint (activation patching, Vig et al. 2020)
+  noise,  // plus value * a normal number (causal tracing, Meng et al. 2022)
   // Of the scores of an attention, for chosen queries and keys; see ScoreEdit:
-  set, add, scale,
+  set,
+  add,
+  scale,
   forbid,  // the key is not seen (attention knockout, Geva et al. 2023)
   lock,    // the weight is `value`; the other keys of the row share the rest
   evict,   // keys that leave the cache: no query among `positions` reads them
@@ -46,8 +48,8 @@ enum class EditKind {
   cut,     // an edge (with keys), heads, a whole attention or feed-forward layer, a block (the residual passes through)
   freeze,  // a norm divides by the deviations of the run without edits: it is linear then
 };
-const char* name_of(EditKind kind);                 // "zero", ...
-EditKind edit_kind_named(std::string_view name);    // Error(argument) with the known names
+const char* name_of(EditKind kind);               // "zero", ...
+EditKind edit_kind_named(std::string_view name);  // Error(argument) with the known names
 
 // Positions begin .. end - 1 of a sequence, counted from 0; of an encoder with a class token, that one is 0.
 struct PositionRange {
@@ -78,22 +80,23 @@ struct EditText {
 //   freeze     a norm by its site ("decoder.0.self.deviation", "decoder.final_deviation"), or all norms of a part, a
 //              block, a stack
 struct Edit {
-  std::string name;                        // 1 to 100 bytes, one of its own
+  std::string name;  // 1 to 100 bytes, one of its own
   EditKind kind = EditKind::zero;
   std::string at = {};
-  std::vector<std::int64_t> items = {};    // of the batch, by number (RunOptions::item_numbers); empty: all. All kinds
+  std::vector<std::int64_t> items = {};  // of the batch, by number (RunOptions::item_numbers); empty: all. All kinds
   // Of queries; at sites of keys and values of key heads. Empty: all. Values at query, key, value, rotated_query,
   // rotated_key and head_output; scores; cut of an attention
   std::vector<std::int64_t> heads = {};
   std::vector<PositionRange> positions = {};  // of the rows edited; for scores, of the queries. Empty: all. All kinds
   std::vector<PositionRange> keys = {};       // set, add, scale, forbid, lock, cut (edges): empty: all; evict: which
-  float value = 0;                         // set, add, scale, lock; noise: its standard deviation
-  std::int64_t size = 0;                   // window
-  std::uint64_t seed = 1;                  // noise: depends on seed, site, item, position and column, nothing else
-  std::vector<EditText> texts = {};        // mean: over all their rows; patch: one, or none for the text of the run itself
-  bool by_position = false;                // mean: of the rows at the same position
-  std::string model = {};                  // mean, patch: folder of another model of the same shape; empty: this one
-  std::vector<PositionRange> from_positions = {};  // patch: where the rows come from, one for each of `positions`; empty: the same
+  float value = 0;                            // set, add, scale, lock; noise: its standard deviation
+  std::int64_t size = 0;                      // window
+  std::uint64_t seed = 1;                     // noise: depends on seed, site, item, position and column, nothing else
+  std::vector<EditText> texts = {};  // mean: over all their rows; patch: one, or none for the text of the run itself
+  bool by_position = false;          // mean: of the rows at the same position
+  std::string model = {};            // mean, patch: folder of another model of the same shape; empty: this one
+  std::vector<PositionRange> from_positions =
+      {};  // patch: where the rows come from, one for each of `positions`; empty: the same
 
   bool operator==(const Edit&) const = default;
 };
@@ -118,7 +121,8 @@ class Edits {
   void check(const Model& model) const;
   // The same against the lengths of the items of a run, in tokens: items, positions and keys that do not exist. An empty
   // list leaves that stack alone.
-  void check_positions(const Model& model, std::span<const std::int64_t> source_lengths, std::span<const std::int64_t> target_lengths) const;
+  void check_positions(const Model& model, std::span<const std::int64_t> source_lengths,
+                       std::span<const std::int64_t> target_lengths) const;
 
   bool operator==(const Edits&) const = default;
 
@@ -163,7 +167,8 @@ ModelOpener open_models_in(const std::filesystem::path& base_folder, const Model
 // Runs what the edits need: reference texts, other prompts and checkpoints, and the run itself where its values are frozen
 // or patched from another checkpoint. Error(argument, config) names the edit: a text that is missing or still text, a
 // model of another shape.
-EditSources edit_sources(const Model& model, const Edits& edits, const EditInput& input, const ModelOpener& open = open_models_in({}));
+EditSources edit_sources(const Model& model, const Edits& edits, const EditInput& input,
+                         const ModelOpener& open = open_models_in({}));
 
 // What the edits did in the runs of a probe.
 struct EditReport {
@@ -172,7 +177,7 @@ struct EditReport {
     EditKind kind = EditKind::zero;
     std::int64_t count = 0;  // rows of values; scores that the mask lets see, for edits of scores
   };
-  std::vector<Touched> edits;           // in their order
+  std::vector<Touched> edits;  // in their order
   // Head parts + bias against attention output, largest difference over the largest output, of all attentions where
   // what heads write was edited; 0 if there was none.
   double head_parts_difference = 0;
@@ -211,10 +216,10 @@ class EditProbe : public Probe {
 };
 
 struct EditRunOptions {
-  bool cached = false;            // the decoder reads token by token, as in generation; else all at once
-  bool allow_untouched = false;   // edits that touch nothing are reported only, not refused
-  Probe* beside_base = nullptr;   // see the run without edits
-  Probe* beside_edited = nullptr; // and with them, after they are made
+  bool cached = false;             // the decoder reads token by token, as in generation; else all at once
+  bool allow_untouched = false;    // edits that touch nothing are reported only, not refused
+  Probe* beside_base = nullptr;    // see the run without edits
+  Probe* beside_edited = nullptr;  // and with them, after they are made
 };
 
 struct EditedRun {

@@ -30,9 +30,9 @@ class Error : public std::runtime_error {
   Error(ErrorKind kind, std::string where, std::string what_happened, std::string advice = {});
 
   ErrorKind kind() const { return kind_; }
-  const std::string& where() const { return where_; }            // operation, file:line or key
+  const std::string& where() const { return where_; }  // operation, file:line or key
   const std::string& what_happened() const { return what_happened_; }
-  const std::string& advice() const { return advice_; }          // may be empty
+  const std::string& advice() const { return advice_; }  // may be empty
 
  private:
   ErrorKind kind_;

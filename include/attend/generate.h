@@ -23,8 +23,8 @@ enum class Strategy {
   sample,  // a token drawn from the (reshaped) distribution at every step
   beam,    // the beam_size best beginnings are followed side by side
 };
-const char* name_of(Strategy strategy);            // "greedy", "sample", "beam"
-Strategy strategy_named(std::string_view name);    // Error(argument) with the known names
+const char* name_of(Strategy strategy);          // "greedy", "sample", "beam"
+Strategy strategy_named(std::string_view name);  // Error(argument) with the known names
 
 // The score by which hypotheses of unequal length are compared, from their total log-probability. The length counts the
 // generated tokens, end token and forced prefix included.
@@ -45,25 +45,25 @@ enum class BeamStop {
 
 // A token the moment it is chosen.
 struct TokenEvent {
-  std::int64_t input = 0;      // index in the inputs of the call
-  std::int64_t sample = 0;     // 0..n_best-1
+  std::int64_t input = 0;   // index in the inputs of the call
+  std::int64_t sample = 0;  // 0..n_best-1
   std::int32_t id = 0;
-  float log_probability = 0;   // 0 unless DecodeOptions::scores
-  bool last = false;           // the sequence ends with it
+  float log_probability = 0;  // 0 unless DecodeOptions::scores
+  bool last = false;          // the sequence ends with it
 };
 
 // What beam search goes on with after a step of one input: the tree of everything that ever stood on the beam.
 struct BeamEvent {
   struct Extension {
-    std::int64_t parent = 0;     // place among the beginnings followed before (of the first step: 0)
+    std::int64_t parent = 0;  // place among the beginnings followed before (of the first step: 0)
     std::int32_t id = 0;
     float log_probability = 0;
-    double total = 0;            // of the whole beginning
+    double total = 0;  // of the whole beginning
   };
   std::int64_t input = 0;
-  std::int64_t length = 0;            // tokens each of them has now
-  std::vector<Extension> followed;    // best first; what the next step reads, in this order
-  std::vector<Extension> ended;       // by an end token
+  std::int64_t length = 0;          // tokens each of them has now
+  std::vector<Extension> followed;  // best first; what the next step reads, in this order
+  std::vector<Extension> ended;     // by an end token
 };
 
 struct DecodeOptions {
@@ -71,9 +71,9 @@ struct DecodeOptions {
 
   // sample: softmax(logits / temperature), then only the top_k most probable tokens (0: all), then of these the fewest
   // whose probabilities reach top_p together (Holtzman et al. 2020; 1: all), divided by what they sum to.
-  double temperature = 1;      // > 0
+  double temperature = 1;  // > 0
   std::int64_t top_k = 0;
-  double top_p = 1;            // in (0, 1]
+  double top_p = 1;  // in (0, 1]
   std::uint64_t seed = 1;
 
   // beam
@@ -82,17 +82,18 @@ struct DecodeOptions {
   double length_alpha = 1;
   BeamStop beam_stop = BeamStop::enough;
 
-  std::int64_t n_best = 1;     // results an input: the best of the beam (<= beam_size), or so many samples (<= 65536); greedy: 1
+  std::int64_t n_best =
+      1;  // results an input: the best of the beam (<= beam_size), or so many samples (<= 65536); greedy: 1
 
   // Tokens generated at most, end token and forced prefix included; the model's positions end it earlier in any case.
   // 0: with an encoder 4 * source length + 32, without one all positions.
   std::int64_t max_length = 0;
-  std::int64_t min_length = 0;           // no end token before this many tokens
-  std::vector<std::int32_t> end;         // any of these ends the sequence; none: only the length does
-  std::vector<std::int32_t> forbidden;   // never generated (a forced prefix may hold them); usually pad, bos, unknown
+  std::int64_t min_length = 0;          // no end token before this many tokens
+  std::vector<std::int32_t> end;        // any of these ends the sequence; none: only the length does
+  std::vector<std::int32_t> forbidden;  // never generated (a forced prefix may hold them); usually pad, bos, unknown
 
-  std::int64_t batch_size = 48;          // sequences (beam and samples: inputs) computed at once; no effect on results
-  bool scores = true;                    // log-probabilities; greedy and sampling are a little faster without
+  std::int64_t batch_size = 48;  // sequences (beam and samples: inputs) computed at once; no effect on results
+  bool scores = true;            // log-probabilities; greedy and sampling are a little faster without
 
   // Greedy and sampling: called on the caller's thread for every token in the order they are made; `false` ends that
   // sequence here. Beam search refuses it: its tokens are certain only at the end.
@@ -114,16 +115,16 @@ struct DecodeInput {
   // Sampling: which random stream of the seed it draws from; -1: its index in the call. A long list given in several
   // calls draws as in one if its inputs are numbered.
   std::int64_t number = -1;
-  std::int64_t item = -1;            // what a probe knows it by; -1: its index in the call
+  std::int64_t item = -1;  // what a probe knows it by; -1: its index in the call
 };
 
 struct Hypothesis {
-  std::vector<std::int32_t> ids;          // after the prompt; the end token is the last one if finished
-  std::vector<float> log_probabilities;   // one an id: ln p(id | source, prompt, ids before) by the model's own
-                                          // distribution, whatever the sampling options; empty without scores
-  double total = 0;                       // their sum
-  double score = 0;                       // length_score() of the total
-  bool finished = false;                  // ended by an end token, not by a length or by on_token
+  std::vector<std::int32_t> ids;         // after the prompt; the end token is the last one if finished
+  std::vector<float> log_probabilities;  // one an id: ln p(id | source, prompt, ids before) by the model's own
+                                         // distribution, whatever the sampling options; empty without scores
+  double total = 0;                      // their sum
+  double score = 0;                      // length_score() of the total
+  bool finished = false;                 // ended by an end token, not by a length or by on_token
 };
 
 // One list an input, in their order. Beam: n_best distinct hypotheses (fewer only if fewer exist), finished before
@@ -163,13 +164,14 @@ class Session {
     };
     std::vector<std::int32_t> source;
     std::vector<Portion> portions;
-    bool logits = false;      // whether the session had logits at hand
+    bool logits = false;  // whether the session had logits at hand
     std::uint64_t seed = 1, drawn = 0;
   };
 
   explicit Session(const Model& model, std::uint64_t seed = 1);
   // Runs the encoder, with the probe of the options, if any.
-  Session(const Model& model, std::span<const std::int32_t> source, std::uint64_t seed = 1, const RunOptions& options = {});
+  Session(const Model& model, std::span<const std::int32_t> source, std::uint64_t seed = 1,
+          const RunOptions& options = {});
   Session(const Model& model, const State& state);
   ~Session();
   Session(const Session&);
@@ -180,15 +182,15 @@ class Session {
   // Reads ids (at least one) and gives the logits [vocabulary] that follow the last, valid until the next change.
   // Error(argument) for ids outside the vocabulary and for more than positions_left(); the session is as before then.
   std::span<const float> feed(std::span<const std::int32_t> ids, const RunOptions& options = {});
-  std::span<const float> logits() const;   // of the last feed(); Error(argument) at the start and after truncate()
+  std::span<const float> logits() const;  // of the last feed(); Error(argument) at the start and after truncate()
   // The next token by options.strategy (greedy or sample), temperature, top_k, top_p and forbidden, from logits() and
   // the session's own random state; does not feed it.
   std::int32_t choose(const DecodeOptions& options);
 
   Session fork() const { return *this; }
-  void truncate(std::int64_t length);      // forgets the tokens from `length` on; Error(argument) beyond length()
+  void truncate(std::int64_t length);  // forgets the tokens from `length` on; Error(argument) beyond length()
 
-  const std::vector<std::int32_t>& ids() const;   // all tokens read
+  const std::vector<std::int32_t>& ids() const;  // all tokens read
   std::int64_t length() const;
   std::int64_t positions_left() const;
   State state() const;

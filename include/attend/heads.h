@@ -32,48 +32,48 @@ namespace attend {
 
 enum class Behaviour {
   // self-attention, where a key can stand before or after its query
-  previous_token,        // w(q, q - 1) (Clark et al. 2019, section 4.1)
-  next_token,            // w(q, q + 1)
-  self_token,            // w(q, q)
-  duplicate_token,       // weight on earlier occurrences of the query's token (Wang et al. 2022, "duplicate token
-                         // heads")
-  induction,             // weight on the tokens right after earlier occurrences of the query's token, the query itself
-                         // aside (Olsson et al. 2022, "prefix matching")
-  distance,              // mean of |q - k| under w, in tokens (Vig and Belinkov 2019, section 4.4)
-  distance_deviation,    // standard deviation of q - k under w over all queries
-  offset,                // mean of k - q under w: negative for heads that look back
+  previous_token,      // w(q, q - 1) (Clark et al. 2019, section 4.1)
+  next_token,          // w(q, q + 1)
+  self_token,          // w(q, q)
+  duplicate_token,     // weight on earlier occurrences of the query's token (Wang et al. 2022, "duplicate token
+                       // heads")
+  induction,           // weight on the tokens right after earlier occurrences of the query's token, the query itself
+                       // aside (Olsson et al. 2022, "prefix matching")
+  distance,            // mean of |q - k| under w, in tokens (Vig and Belinkov 2019, section 4.4)
+  distance_deviation,  // standard deviation of q - k under w over all queries
+  offset,              // mean of k - q under w: negative for heads that look back
   // every head
-  same_token,            // weight on other occurrences of the query's token, before or after; for cross-attention on
-                         // all occurrences in the source, where both sides share a vocabulary
-  first_token,           // w(q, 0) for q > 0; for cross-attention for all q: the sink (Xiao et al. 2024)
-  separator,             // weight on tokens of punctuation and line ends only (Clark et al. 2019, section 3.2)
-  special_token,         // weight on bos, eos, pad, unknown, tags and class tokens (the same)
-  entropy,               // - sum of w ln w, in nats
-  normalised_entropy,    // the same divided by ln(keys seen): 1 is uniform
-  confidence,            // largest weight (Voita et al. 2019, section 5.1)
+  same_token,          // weight on other occurrences of the query's token, before or after; for cross-attention on
+                       // all occurrences in the source, where both sides share a vocabulary
+  first_token,         // w(q, 0) for q > 0; for cross-attention for all q: the sink (Xiao et al. 2024)
+  separator,           // weight on tokens of punctuation and line ends only (Clark et al. 2019, section 3.2)
+  special_token,       // weight on bos, eos, pad, unknown, tags and class tokens (the same)
+  entropy,             // - sum of w ln w, in nats
+  normalised_entropy,  // the same divided by ln(keys seen): 1 is uniform
+  confidence,          // largest weight (Voita et al. 2019, section 5.1)
   // cross-attention
-  diagonal,              // mean of exp(-((q + 1/2)/queries - (k + 1/2)/keys)^2 / (2 * 0.2^2)) under w: 1 minus the
-                         // penalty of guided attention (Tachibana, Uenoyama and Aihara 2018, equation 6)
-  coverage,              // share of each source token read at all: mean over tokens of min(1, sum over q of w(q, k))
-                         // (as in the coverage penalty of Wu et al. 2016, equation 14); special tokens aside
-  alignment_error,       // AER of the largest-weight links of the row that predicts a target token (alignments.h),
-                         // against the reference of the items that have one; lower is better
-  alignment_error_after, // the same for the row that reads the target token (Chen et al. 2020)
-  agreement,             // 2 |A and B| / (|A| + |B|) of the links A of an item and B of its mirror, where the corpus
-                         // has each pair in both directions: an alignment that is right is right both ways (Liang,
-                         // Taskar and Klein 2006)
+  diagonal,               // mean of exp(-((q + 1/2)/queries - (k + 1/2)/keys)^2 / (2 * 0.2^2)) under w: 1 minus the
+                          // penalty of guided attention (Tachibana, Uenoyama and Aihara 2018, equation 6)
+  coverage,               // share of each source token read at all: mean over tokens of min(1, sum over q of w(q, k))
+                          // (as in the coverage penalty of Wu et al. 2016, equation 14); special tokens aside
+  alignment_error,        // AER of the largest-weight links of the row that predicts a target token (alignments.h),
+                          // against the reference of the items that have one; lower is better
+  alignment_error_after,  // the same for the row that reads the target token (Chen et al. 2020)
+  agreement,              // 2 |A and B| / (|A| + |B|) of the links A of an item and B of its mirror, where the corpus
+                          // has each pair in both directions: an alignment that is right is right both ways (Liang,
+                          // Taskar and Klein 2006)
   agreement_after,
   // weights alone, no corpus: see copying below
-  copying,               // share of tokens that the head raises among the 5 most raised when it attends to them (Wang
-                         // et al. 2022, section 3.2, "copy score")
-  copying_eigenvalues,   // sum of the eigenvalues of W_U W_O W_V W_E over the sum of their absolute values: 1 copies,
-                         // -1 suppresses what it reads (Elhage et al. 2021, "summarizing OV/QK matrices")
+  copying,              // share of tokens that the head raises among the 5 most raised when it attends to them (Wang
+                        // et al. 2022, section 3.2, "copy score")
+  copying_eigenvalues,  // sum of the eigenvalues of W_U W_O W_V W_E over the sum of their absolute values: 1 copies,
+                        // -1 suppresses what it reads (Elhage et al. 2021, "summarizing OV/QK matrices")
 };
 inline constexpr int behaviour_count = static_cast<int>(Behaviour::copying_eigenvalues) + 1;
 
-const char* name_of(Behaviour behaviour);             // "previous_token", ...
-Behaviour behaviour_named(std::string_view name);     // Error(argument) with the nearest name
-const char* meaning_of(Behaviour behaviour);          // one line for people
+const char* name_of(Behaviour behaviour);          // "previous_token", ...
+Behaviour behaviour_named(std::string_view name);  // Error(argument) with the nearest name
+const char* meaning_of(Behaviour behaviour);       // one line for people
 // Is a smaller number more of it? (alignment errors)
 bool smaller_is_more(Behaviour behaviour);
 
@@ -89,9 +89,9 @@ struct ItemWords {
 };
 
 struct HeadItem {
-  std::vector<std::int32_t> source;       // what the encoder reads; empty exactly if there is none
-  std::vector<std::int32_t> target;       // what the decoder reads; empty exactly if there is none
-  std::shared_ptr<const ItemWords> words; // may be null; only with an encoder and a decoder
+  std::vector<std::int32_t> source;        // what the encoder reads; empty exactly if there is none
+  std::vector<std::int32_t> target;        // what the decoder reads; empty exactly if there is none
+  std::shared_ptr<const ItemWords> words;  // may be null; only with an encoder and a decoder
 };
 // Fills the next item; false at the end.
 using HeadItems = std::function<bool(HeadItem&)>;
@@ -100,9 +100,9 @@ HeadItems items_from(std::vector<HeadItem> items);
 // A pair as a translator reads it: the source with its tag and end, and first token + target. With `words` alignments
 // are scored. Error(text): empty or too long.
 struct PairItemOptions {
-  std::string to;                         // language; empty: told from the script
+  std::string to;  // language; empty: told from the script
   bool words = false;
-  std::string source_words, target_words; // segmentations; empty: GroupBy::word
+  std::string source_words, target_words;  // segmentations; empty: GroupBy::word
   std::optional<ReferenceAlignment> reference;
 };
 HeadItem item_of(const Translator& translator, std::string_view source, std::string_view target,
@@ -135,11 +135,11 @@ struct HeadOptions {
   // For separators and special tokens (and unknown to copying); without, those scores are NaN.
   const Tokenizer* source = nullptr;
   const Tokenizer* target = nullptr;
-  LinkOptions link = {};               // of alignment errors and agreement
+  LinkOptions link = {};  // of alignment errors and agreement
   bool copying = true;
   std::int64_t copying_tokens = 1024;  // tokens tried for `copying`, evenly from the vocabulary; 0: all
   std::int64_t batch_size = 48;
-  std::int64_t block_floats = std::int64_t{1} << 20;   // weights held at once, at least one row of all heads
+  std::int64_t block_floats = std::int64_t{1} << 20;       // weights held at once, at least one row of all heads
   std::function<void(const HeadProgress&)> progress = {};  // after every window, on the caller's thread
   std::function<bool()> cancelled = {};                    // asked after every batch; true ends with Error(cancelled)
 };
@@ -155,10 +155,10 @@ struct HeadScores {
 inline constexpr std::int64_t sketch_size = 4096;
 
 struct HeadReport {
-  std::string model;                        // fingerprint
-  std::string corpus;                       // fingerprint of all items in order
+  std::string model;   // fingerprint
+  std::string corpus;  // fingerprint of all items in order
   std::int64_t items = 0, source_tokens = 0, target_tokens = 0;
-  std::vector<HeadScores> heads;            // as heads_of() of importance.h: in the order of a run
+  std::vector<HeadScores> heads;                    // as heads_of() of importance.h: in the order of a run
   std::vector<std::vector<std::int64_t>> sketches;  // one a head, or none in a report that was read from a file
 
   // Error(argument) if the report has no such head.
@@ -184,9 +184,9 @@ struct Copying {
   double eigenvalues = 0;  // Behaviour::copying_eigenvalues
 };
 struct CopyingOptions {
-  std::int64_t tokens = 1024;        // tried, evenly from the vocabulary (or from `only`); 0: all
+  std::int64_t tokens = 1024;           // tried, evenly from the vocabulary (or from `only`); 0: all
   std::vector<std::int32_t> only = {};  // these alone; empty: the whole vocabulary
-  int among = 5;                     // how many count as most raised
+  int among = 5;                        // how many count as most raised
   bool shared_vocabulary = false;
   std::function<bool()> cancelled = {};
 };
@@ -221,7 +221,7 @@ struct ReportDifference {
     std::int64_t items = 0, source_tokens = 0, target_tokens = 0;
   };
   Run before, after;
-  std::vector<HeadScores> heads;     // after - before
+  std::vector<HeadScores> heads;  // after - before
   // Likeness::weights of each head with itself before, where both runs read the same corpus and have sketches; else
   // empty.
   std::vector<double> likeness;

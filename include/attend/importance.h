@@ -82,18 +82,18 @@ std::string name_of(const Edge& edge);  // "decoder.3.cross.2 (5, 7)"
 // ---- Edges ------------------------------------------------------------------------------------------------------------
 
 enum class EdgeMeasure { weight, write, first_order, exact };
-const char* name_of(EdgeMeasure measure);            // "weight", "write", "first_order", "exact"
+const char* name_of(EdgeMeasure measure);               // "weight", "write", "first_order", "exact"
 EdgeMeasure edge_measure_named(std::string_view name);  // Error(argument) with the known names
 
 struct EdgeOptions {
-  std::vector<HeadPlace> heads;    // empty: all
+  std::vector<HeadPlace> heads;  // empty: all
   bool weight = true, write = true, first_order = true;
   // > 0: only so many edges, those of the largest `by` (absolute value), instead of matrices. Rows are then computed
   // block by block: memory is linear in the length.
   std::int64_t top = 0;
   EdgeMeasure by = EdgeMeasure::first_order;
   std::int64_t most_bytes = std::int64_t{1} << 30;  // for matrices; Error(argument) with the estimate beyond
-  Probe* probe = nullptr;          // sees the run as well (StatisticsRecorder, say)
+  Probe* probe = nullptr;                           // sees the run as well (StatisticsRecorder, say)
 };
 
 // Of one head, [queries, keys]; undefined where not asked for. An edge that the mask hides has 0 everywhere.
@@ -131,7 +131,8 @@ EdgeReport edge_effects(const Model& model, const ModelInput& input, const std::
 // The effects of cutting each edge alone. Cuts of one layer are items of one batch; only what can change is computed: the
 // edge's row in its layer, and from there on all rows of an encoder, the later rows of a decoder, the target's rows of
 // the last layer. Error(argument) for an edge that does not exist or that the mask hides.
-std::vector<double> exact_effects(const Model& model, const ModelInput& input, const Target& target, std::span<const Edge> edges);
+std::vector<double> exact_effects(const Model& model, const ModelInput& input, const Target& target,
+                                  std::span<const Edge> edges);
 void measure_exactly(const Model& model, const ModelInput& input, const Target& target, std::span<MeasuredEdge> edges);
 
 // ---- Heads and layers -------------------------------------------------------------------------------------------------

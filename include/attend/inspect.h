@@ -20,7 +20,7 @@ namespace attend {
 // by token (Inspection::attributions); rollout and value zeroing are attentions of their own in the inspection ("cross
 // rollout", "encoder value zeroing"), of all heads together, with the layers chosen.
 enum class AttributionMethod { integrated_gradients, gradient_input, rollout, value_zeroing };
-const char* name_of(AttributionMethod method);                    // "integrated-gradients", ...
+const char* name_of(AttributionMethod method);                      // "integrated-gradients", ...
 AttributionMethod attribution_method_named(std::string_view name);  // Error(argument) with the nearest name
 
 struct AttributionOptions {
@@ -39,18 +39,18 @@ struct InspectOptions {
   // ones from the end; empty: all.
   std::vector<std::string> attentions;
   std::vector<int> layers, heads;
-  bool mean_heads = false;         // one matrix a layer, the mean over the heads chosen (mean_of_all)
+  bool mean_heads = false;  // one matrix a layer, the mean over the heads chosen (mean_of_all)
 
   GroupBy group = GroupBy::word;
   std::string source_words, target_words;  // the texts segmented by blanks, instead of `group`
 
-  bool matrices = true;            // measures: weights and what the options below add, of every edge
-  bool write = true;               // weight x norm of what it writes
-  std::optional<Target> target;    // with it, first-order effects: of all edges, or without matrices of the largest
-  std::int64_t exact = 0;          // so many edges with the largest first-order effects are cut and measured, too
+  bool matrices = true;          // measures: weights and what the options below add, of every edge
+  bool write = true;             // weight x norm of what it writes
+  std::optional<Target> target;  // with it, first-order effects: of all edges, or without matrices of the largest
+  std::int64_t exact = 0;        // so many edges with the largest first-order effects are cut and measured, too
   AttributionOptions attribution;
-  bool statistics = true;          // rows: entropy, mean distance, weight on first, self and previous token
-  double least_share = 0;          // above 0: readings, of at least this share
+  bool statistics = true;  // rows: entropy, mean distance, weight on first, self and previous token
+  double least_share = 0;  // above 0: readings, of at least this share
   // For the matrices between tokens, each of which stays until those between groups are made of it; ranks of all edges take
   // at most 3 times as much beside.
   std::int64_t most_bytes = std::int64_t{1} << 30;
@@ -66,8 +66,8 @@ struct Reading {
 std::string describe(const Target& target, const Subject& subject, const ModelFolder& folder);
 
 struct InspectReport {
-  Inspection inspection;             // values between groups
-  double target = 0;                 // value of the target; 0 without one
+  Inspection inspection;  // values between groups
+  double target = 0;      // value of the target; 0 without one
   // Between tokens, with a target: those measured exactly, largest exact effect first; without any, the thousand of
   // the largest first-order effects.
   std::vector<MeasuredEdge> edges;

@@ -20,8 +20,8 @@ enum class BleuTokenizer {
   none,       // "none": the text is cut at blanks only
 };
 
-const char* name_of(BleuTokenizer tokenizer);                // "13a", "zh", "char", "intl", "none"
-BleuTokenizer bleu_tokenizer_named(std::string_view name);   // Error(argument) with the known names
+const char* name_of(BleuTokenizer tokenizer);               // "13a", "zh", "char", "intl", "none"
+BleuTokenizer bleu_tokenizer_named(std::string_view name);  // Error(argument) with the known names
 // Words with single blanks between them.
 std::string tokenise_for_bleu(std::string_view text, BleuTokenizer tokenizer);
 
@@ -40,10 +40,10 @@ constexpr int bleu_order = 4;
 
 struct BleuScore {
   double score = 0;
-  std::array<double, bleu_order> precisions{};         // 0 to 100, smoothed
-  std::array<std::int64_t, bleu_order> matches{};      // n-grams of the hypotheses found in the references (clipped)
-  std::array<std::int64_t, bleu_order> totals{};       // n-grams of the hypotheses
-  double brevity_penalty = 0;                          // 0 to 1
+  std::array<double, bleu_order> precisions{};     // 0 to 100, smoothed
+  std::array<std::int64_t, bleu_order> matches{};  // n-grams of the hypotheses found in the references (clipped)
+  std::array<std::int64_t, bleu_order> totals{};   // n-grams of the hypotheses
+  double brevity_penalty = 0;                      // 0 to 1
   std::int64_t hypothesis_length = 0, reference_length = 0;  // words
 };
 
@@ -55,9 +55,9 @@ BleuScore corpus_bleu(std::span<const std::string> hypotheses, std::span<const s
 BleuScore sentence_bleu(std::string_view hypothesis, std::string_view reference, const BleuOptions& options = {});
 
 struct ChrfOptions {
-  int word_order = 0;         // 0: chrF2 (Popovic 2015); 2: chrF2++ (Popovic 2017)
+  int word_order = 0;  // 0: chrF2 (Popovic 2015); 2: chrF2++ (Popovic 2017)
   int character_order = 6;
-  int beta = 2;               // recall counts beta times as much as precision
+  int beta = 2;  // recall counts beta times as much as precision
   bool lower_case = false;
 };
 

@@ -41,7 +41,7 @@ struct States {
 };
 
 struct Parameter {
-  std::string name;     // "decoder.3.cross.query.weight"
+  std::string name;  // "decoder.3.cross.query.weight"
   Tensor value;
   Weight weight;        // defined for matrices used in products; shares value
   bool decays = false;  // matrices of products and embeddings: subject to weight decay
@@ -59,18 +59,19 @@ struct RunOptions {
   std::span<const std::int64_t> item_numbers = {};
   bool dropout = false;            // as in training; with the config's probabilities
   std::uint64_t dropout_seed = 0;  // a new one for every step
-  const Mask* self_mask = nullptr; // instead of the stack's default self-attention mask; spans must outlive the call and backward
+  const Mask* self_mask =
+      nullptr;  // instead of the stack's default self-attention mask; spans must outlive the call and backward
 };
 
 // A part of a stack, for runs that go on from states kept of another run (encode_from and its like).
 struct StackRange {
-  int first_layer = 0;             // the block that reads the given rows
-  Part first_part = Part::self;    // its first part; cross or feed_forward: what stands before is left out
-  int end_layer = -1;              // up to this block, without the final norm; -1: to the end, final norm included
+  int first_layer = 0;           // the block that reads the given rows
+  Part first_part = Part::self;  // its first part; cross or feed_forward: what stands before is left out
+  int end_layer = -1;            // up to this block, without the final norm; -1: to the end, final norm included
   // The first block for these rows of one sequence only, each an item of its own that sees the whole sequence: edits
   // can tell them apart, and keys and values are computed once. Needs end_layer = first_layer + 1.
   std::span<const std::int64_t> queries = {};
-  std::int64_t last_rows = 0;      // > 0: the stack's last block only for so many last rows of each item
+  std::int64_t last_rows = 0;  // > 0: the stack's last block only for so many last rows of each item
   // Where most rows are those of another run: its queries, keys and values in the first block (first_part cross: queries
   // alone), side by side, before rotation [rows, (heads + 2 * key_heads) * head_dim]. Only the `changed` rows are projected,
   // into this tensor. Not with a probe.
@@ -91,9 +92,9 @@ class KvCache {
   // For an encoder-decoder. `item` selects one item of the memory that share_memory() prepared.
   KvCache(const Model& model, std::shared_ptr<const CrossMemory> memory, std::int64_t item);
 
-  std::int64_t length() const { return length_; }      // tokens seen
-  void truncate(std::int64_t length);                  // forgets the tokens from `length` on
-  std::int64_t bytes() const;                          // of the self-attention pages this sequence points to
+  std::int64_t length() const { return length_; }  // tokens seen
+  void truncate(std::int64_t length);              // forgets the tokens from `length` on
+  std::int64_t bytes() const;                      // of the self-attention pages this sequence points to
 
  private:
   friend struct KvAccess;
@@ -133,20 +134,23 @@ class Model {
   // Encoder over tokens, or over feature rows [rows, input_width] with item offsets.
   // Throws Error(argument) for ids outside the vocabulary and for items longer than max_positions or empty.
   States encode(const TokenBatch& tokens, const RunOptions& options = {}) const;
-  States encode_features(const Tensor& features, std::span<const std::int64_t> offsets, const RunOptions& options = {}) const;
+  States encode_features(const Tensor& features, std::span<const std::int64_t> offsets,
+                         const RunOptions& options = {}) const;
 
   // Decoder over whole sequences at once, as in training: position i sees positions 0..i (and all of its item's memory).
   // memory must be given exactly if there is an encoder. Result: after the final norm.
   States decode(const TokenBatch& tokens, const States* memory, const RunOptions& options = {}) const;
 
   // Decoder over new tokens only, item i going on after caches[i], which grow. Same result as decode() on the whole, to rounding.
-  States decode_cached(const TokenBatch& tokens, std::span<KvCache* const> caches, const RunOptions& options = {}) const;
+  States decode_cached(const TokenBatch& tokens, std::span<KvCache* const> caches,
+                       const RunOptions& options = {}) const;
 
   // The same from rows [rows, width] of another run on: what block `first_layer` reads (site "input"), or what stood
   // before its part `first_part` (site "added" of the part before). Only the sites of the range are visited.
   // Error(argument) for a layer, part or row that does not exist. A range without cross-attention needs no memory.
   States encode_from(const States& rows, const StackRange& range, const RunOptions& options = {}) const;
-  States decode_from(const States& rows, const States* memory, const StackRange& range, const RunOptions& options = {}) const;
+  States decode_from(const States& rows, const States* memory, const StackRange& range,
+                     const RunOptions& options = {}) const;
   // The rows go on after the caches, which lend their keys and values but do not grow: what is written after their
   // length belongs to this call, so give forks.
   States decode_cached_from(const States& rows, std::span<KvCache* const> caches, const StackRange& range,
@@ -159,9 +163,11 @@ class Model {
   // [rows, vocabulary] from states after the final norm. Of rows alone a probe is told that they are one item; with their
   // offsets, and after a cache the position of each item's first row, it is told whose they are.
   Tensor logits(const Tensor& states, const RunOptions& options = {}) const;
-  Tensor logits(const States& states, const RunOptions& options = {}, std::span<const std::int64_t> first_positions = {}) const;
+  Tensor logits(const States& states, const RunOptions& options = {},
+                std::span<const std::int64_t> first_positions = {}) const;
   // Loss of the same logits against labels, never holding them all (see ops.h linear_cross_entropy).
-  LossResult loss(const Tensor& states, std::span<const std::int32_t> labels, float smoothing = 0, float factor = 1) const;
+  LossResult loss(const Tensor& states, std::span<const std::int32_t> labels, float smoothing = 0,
+                  float factor = 1) const;
   // [items, classes] of the classifier.
   Tensor classify(const States& encoded, const RunOptions& options = {}) const;
 

@@ -47,11 +47,11 @@ Tensor matrix_product(const Tensor& a, const Tensor& b, bool transpose_b = false
 Tensor transpose(const Tensor& x);  // [m, n] -> [n, m]
 
 // ---- Element by element ---------------------------------------------------------------------------------------------
-Tensor add(const Tensor& a, const Tensor& b);        // same shape
+Tensor add(const Tensor& a, const Tensor& b);  // same shape
 Tensor subtract(const Tensor& a, const Tensor& b);
 Tensor multiply(const Tensor& a, const Tensor& b);
 Tensor scale(const Tensor& x, float factor);
-Tensor add_row(const Tensor& x, const Tensor& row);  // row [width] added to every row
+Tensor add_row(const Tensor& x, const Tensor& row);            // row [width] added to every row
 Tensor scale_columns(const Tensor& x, const Tensor& factors);  // factors [width]
 Tensor activate(const Tensor& x, Activation kind);
 Tensor gate(const Tensor& gate_input, const Tensor& value, Activation kind);  // activation(gate_input) * value
@@ -102,19 +102,19 @@ Tensor add_dropped(const Tensor& residual, const Tensor& x, float probability, s
 struct AttentionInput {
   std::int64_t query_heads = 0, key_heads = 0;
   std::vector<AttentionItem> items;
-  std::int64_t page_rows = 0;                 // with pages, key and value may be undefined and head_dim, value_dim count
-  std::int64_t head_dim = 0, value_dim = 0;   // 0: from the width of query and value
+  std::int64_t page_rows = 0;                // with pages, key and value may be undefined and head_dim, value_dim count
+  std::int64_t head_dim = 0, value_dim = 0;  // 0: from the width of query and value
   Mask mask;
   float scale = 0, soft_cap = 0;
-  std::vector<float> slopes;                  // ALiBi, [query_heads]
-  Tensor relative_table;                      // [buckets, query_heads], differentiable
+  std::vector<float> slopes;  // ALiBi, [query_heads]
+  Tensor relative_table;      // [buckets, query_heads], differentiable
   std::shared_ptr<const std::vector<std::int32_t>> relative_buckets;
   std::int64_t relative_first_distance = 0;
-  ScoreBias bias;                             // not differentiable here; see attention.h for the gradient
-  Tensor sinks;                               // [query_heads], differentiable
+  ScoreBias bias;  // not differentiable here; see attention.h for the gradient
+  Tensor sinks;    // [query_heads], differentiable
   AttentionDropout dropout;
   std::vector<ScoreEdit> edits;
-  std::int64_t* edit_counts = nullptr;        // as AttentionCall::edit_counts; written at once
+  std::int64_t* edit_counts = nullptr;  // as AttentionCall::edit_counts; written at once
   std::vector<MatrixRequest> matrices;
   const AttentionStatistics* statistics = nullptr;  // as AttentionCall::statistics; written at once
 };
@@ -133,18 +133,19 @@ Tensor normal(Shape shape, float deviation, std::uint64_t seed);
 
 // ---- Losses ------------------------------------------------------------------------------------------------------------
 struct LossResult {
-  Tensor total;          // one element: sum over rows of the (smoothed) loss in nats, times factor; differentiable
-  double smoothed = 0;   // the same sum without factor
-  double plain = 0;      // sum of -log p(label), without smoothing, in nats
-  std::int64_t labels = 0;    // rows that counted (label >= 0)
-  std::int64_t correct = 0;   // of these, rows whose largest logit is the label
+  Tensor total;              // one element: sum over rows of the (smoothed) loss in nats, times factor; differentiable
+  double smoothed = 0;       // the same sum without factor
+  double plain = 0;          // sum of -log p(label), without smoothing, in nats
+  std::int64_t labels = 0;   // rows that counted (label >= 0)
+  std::int64_t correct = 0;  // of these, rows whose largest logit is the label
 };
 // Cross-entropy of softmax(logits) against labels [rows] (-1: row counts nothing), with label smoothing.
-LossResult cross_entropy(const Tensor& logits, std::span<const std::int32_t> labels, float smoothing = 0, float factor = 1);
+LossResult cross_entropy(const Tensor& logits, std::span<const std::int32_t> labels, float smoothing = 0,
+                         float factor = 1);
 // The same on logits x W^T + bias, block of rows by block of rows: the logits [rows, vocabulary] never exist as a whole,
 // and while recording the gradients are made on the way forward.
-LossResult linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& bias, std::span<const std::int32_t> labels,
-                                float smoothing = 0, float factor = 1);
+LossResult linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& bias,
+                                std::span<const std::int32_t> labels, float smoothing = 0, float factor = 1);
 Tensor squared_error(const Tensor& x, const Tensor& target);  // mean of squared differences, one element
 
 }  // namespace attend

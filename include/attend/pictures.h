@@ -79,7 +79,8 @@ struct TokenAttribution {
   // Of integrated gradients: the target at the baseline, the sum of all values less (target - baseline), and how the
   // path was cut. NaN and 0 of the others.
   double target = 0;
-  double baseline = std::numeric_limits<double>::quiet_NaN(), completeness_error = std::numeric_limits<double>::quiet_NaN();
+  double baseline = std::numeric_limits<double>::quiet_NaN(),
+         completeness_error = std::numeric_limits<double>::quiet_NaN();
   std::string baseline_name = {};  // what the baseline reads: "<unk>", "zero"
   std::int64_t steps = 0;
 
@@ -150,7 +151,8 @@ std::string lines_svg(const Inspection& inspection, const std::string& attention
 std::string text_svg(const Inspection& inspection, const Place& place, const std::string& measure, std::int64_t query,
                      const PictureOptions& options = {});
 // Running texts, each token coloured by what it adds to the target, with the sum and its error below.
-std::string attribution_svg(const Inspection& inspection, const std::string& attribution, const PictureOptions& options = {});
+std::string attribution_svg(const Inspection& inspection, const std::string& attribution,
+                            const PictureOptions& options = {});
 // All layers (down) and heads (across) of an attention as small matrices on one scale, a metric below each ("" for
 // none).
 std::string wall_svg(const Inspection& inspection, const std::string& attention, const std::string& measure,

@@ -24,7 +24,7 @@ enum class Part { block, self, cross, feed_forward };
 enum class Point {
   // of a stack (layer -1, part block)
   embedding_deviation,  // [rows, 1]: what the embedding's norm divides each row by; only where there is one
-  embedded,      // after token and position embedding (and its norm, where there is one)
+  embedded,             // after token and position embedding (and its norm, where there is one)
   final_deviation,      // of the norm after the last block; only where there is one
   final_norm,
   logits,
@@ -32,18 +32,22 @@ enum class Point {
   input,
   output,
   // of self, cross and feed_forward
-  deviation,     // [rows, 1]: what the sublayer's norm divides each row by. Where one is replaced, the norm is linear in
-                 // that row, also to the tape
+  deviation,  // [rows, 1]: what the sublayer's norm divides each row by. Where one is replaced, the norm is linear in
+              // that row, also to the tape
   // of self and cross
-  normed,        // what the projections read
-  query, key, value,               // after projection, before rotation
-  rotated_query, rotated_key,      // only where positions are rotary
-  scores, weights,                 // [heads, queries, keys] of one item; asking takes these heads off the fused path
-  head_output,   // [rows, heads * value_dim], before W_O: the only place where a head exists
-  projected,     // after W_O
-  added,         // after the residual addition (and its norm, for post-norm)
+  normed,  // what the projections read
+  query,
+  key,
+  value,  // after projection, before rotation
+  rotated_query,
+  rotated_key,  // only where positions are rotary
+  scores,
+  weights,      // [heads, queries, keys] of one item; asking takes these heads off the fused path
+  head_output,  // [rows, heads * value_dim], before W_O: the only place where a head exists
+  projected,    // after W_O
+  added,        // after the residual addition (and its norm, for post-norm)
   // of feed_forward (beside normed, projected and added)
-  inner,         // after the activation (and the gate)
+  inner,  // after the activation (and the gate)
 };
 
 struct Site {
@@ -63,7 +67,7 @@ Site parse_site(const std::string& name);
 // and after its last block.
 struct StackSites {
   bool cross = false, rotary = false;
-  bool post_norm = false;                              // norms stand after the additions
+  bool post_norm = false;  // norms stand after the additions
   bool embedding_norm = false, final_norm = true;
 };
 std::vector<Site> sites_of(StackKind stack, int layers, const StackSites& has);
@@ -75,7 +79,7 @@ const char* name_of(Point point);
 // What a visited value belongs to.
 struct Visit {
   Site site;
-  std::int64_t item = -1;    // batch item, for scores and weights
+  std::int64_t item = -1;                 // batch item, for scores and weights
   std::span<const std::int64_t> offsets;  // first row of each item, and the end; for the other sites
   // Position of each item's first row in its sequence, when a run goes on after a cache; empty: 0 for all.
   std::span<const std::int64_t> first_positions = {};
@@ -138,7 +142,9 @@ class Recorder : public Probe {
 // Multiplies heads by factors: 0 cuts a head.
 class HeadMask : public Probe {
  public:
-  void set(StackKind stack, int layer, Part part, std::vector<float> factors) { factors_[{stack, layer, part}] = std::move(factors); }
+  void set(StackKind stack, int layer, Part part, std::vector<float> factors) {
+    factors_[{stack, layer, part}] = std::move(factors);
+  }
   bool wants(const Site&) const override { return false; }
   void visit(const Visit&, Tensor&) override {}
   std::vector<float> head_factors(StackKind stack, int layer, Part part) const override;

@@ -18,12 +18,21 @@
 namespace attend {
 
 enum class NumberType {
-  boolean, uint8, int8, int16, uint16, int32, uint32, int64, uint64,
+  boolean,
+  uint8,
+  int8,
+  int16,
+  uint16,
+  int32,
+  uint32,
+  int64,
+  uint64,
   float16,   // IEEE 754 binary16
   bfloat16,  // the upper half of a float32
-  float32, float64,
+  float32,
+  float64,
 };
-const char* name_of(NumberType type);   // as files spell it: "F32"
+const char* name_of(NumberType type);    // as files spell it: "F32"
 std::int64_t bytes_of(NumberType type);  // of one number
 
 // binary16 and bfloat16 from the bits, and to the bits with rounding to nearest, ties to even. Numbers beyond the
@@ -89,6 +98,7 @@ struct NamedTensor {
 // Error(argument) for a name given twice, Error(numeric) naming tensor and index for a number that the type cannot hold.
 void write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {});
-std::string safetensors_bytes(std::vector<NamedTensor> tensors, const std::map<std::string, std::string>& metadata = {});
+std::string safetensors_bytes(std::vector<NamedTensor> tensors,
+                              const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace attend

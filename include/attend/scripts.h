@@ -7,15 +7,15 @@
 namespace attend {
 
 enum class CharacterKind {
-  letter,       // of a script that puts blanks between words
-  unspaced,     // letter of a script that does not: Han, kana, bopomofo, Thai, Lao, Burmese, Khmer
+  letter,    // of a script that puts blanks between words
+  unspaced,  // letter of a script that does not: Han, kana, bopomofo, Thai, Lao, Burmese, Khmer
   number,
-  mark,         // belongs to the character before it
+  mark,  // belongs to the character before it
   punctuation,
   symbol,
-  blank,        // white space within a line
+  blank,  // white space within a line
   line_end,
-  other,        // controls, private use, unassigned
+  other,  // controls, private use, unassigned
 };
 // By Unicode's general category; white space as in Python's str.split().
 CharacterKind kind_of(char32_t character);

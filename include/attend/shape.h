@@ -16,7 +16,8 @@ class Shape {
 
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> sizes) {
-    if (sizes.size() > max_axes) throw Error(ErrorKind::shape, "Shape", join(sizes.size(), " axes given, at most 4 allowed"));
+    if (sizes.size() > max_axes)
+      throw Error(ErrorKind::shape, "Shape", join(sizes.size(), " axes given, at most 4 allowed"));
     for (std::int64_t size : sizes) {
       if (size < 0) throw Error(ErrorKind::shape, "Shape", join("an axis of size ", size));
       sizes_[static_cast<std::size_t>(axes_++)] = size;

@@ -22,8 +22,8 @@ namespace attend {
 struct StatisticsRequest {
   std::vector<std::int32_t> heads;  // query heads, rising; empty: all
   bool entropy = true, distance = true, first = true, self = true, previous = true, sink = false;
-  std::int64_t top = 0;             // largest keys a row, at most most_top_keys
-  std::int64_t lists = 0;           // of spans
+  std::int64_t top = 0;    // largest keys a row, at most most_top_keys
+  std::int64_t lists = 0;  // of spans
   // KeySpan::item is an item's number (Visit::number); spans of numbers that are not in the batch count for nothing.
   std::vector<KeySpan> spans;
 };
@@ -43,14 +43,14 @@ struct StatisticsResult {
 // What an attention was computed from. `weights` and `scores` rebuild any part of one item's and head's matrix
 // [queries, keys], at a cost in proportion to it.
 struct AttentionRecord {
-  Tensor query, key, log_sum_exp;  // query and key as attention read them, rotated where positions are rotary
-  AttentionInput input;            // head sizes, items, mask, rules, edits
+  Tensor query, key, log_sum_exp;         // query and key as attention read them, rotated where positions are rotary
+  AttentionInput input;                   // head sizes, items, mask, rules, edits
   std::shared_ptr<const void> positions;  // owns what the items of a copy point to
 
-  Tensor weights(std::int64_t item, std::int64_t head, std::int64_t query_begin, std::int64_t query_end, std::int64_t key_begin,
-                 std::int64_t key_end) const;
-  Tensor scores(std::int64_t item, std::int64_t head, std::int64_t query_begin, std::int64_t query_end, std::int64_t key_begin,
-                std::int64_t key_end) const;
+  Tensor weights(std::int64_t item, std::int64_t head, std::int64_t query_begin, std::int64_t query_end,
+                 std::int64_t key_begin, std::int64_t key_end) const;
+  Tensor scores(std::int64_t item, std::int64_t head, std::int64_t query_begin, std::int64_t query_end,
+                std::int64_t key_begin, std::int64_t key_end) const;
   // A copy that outlives the run: with numbers of its own, its keys gathered from the cache's pages, if they were in pages. What
   // a mask rule or bias of the caller points to must outlive the copy.
   AttentionRecord kept() const;
@@ -68,7 +68,9 @@ struct StatisticsVisit {
 class StatisticsRecorder : public Probe {
  public:
   // Asks this attention (part self or cross); or with `everywhere`, all that were not named.
-  void ask(StackKind stack, int layer, Part part, StatisticsRequest request) { requests_[{stack, layer, part}] = std::move(request); }
+  void ask(StackKind stack, int layer, Part part, StatisticsRequest request) {
+    requests_[{stack, layer, part}] = std::move(request);
+  }
   void ask_everywhere(StatisticsRequest request) { everywhere_ = std::move(request); }
   // Also keeps records, so that parts of the matrices can be rebuilt: query and key, and the keys of the cache at each step.
   void keep_records() { keeps_records_ = true; }
@@ -80,7 +82,9 @@ class StatisticsRecorder : public Probe {
   };
   // Runs of an attention, the first one first. Throws Error(argument) naming what was recorded.
   const std::vector<Run>& runs(StackKind stack, int layer, Part part) const;
-  const StatisticsResult& result(StackKind stack, int layer, Part part) const { return runs(stack, layer, part).back().result; }
+  const StatisticsResult& result(StackKind stack, int layer, Part part) const {
+    return runs(stack, layer, part).back().result;
+  }
   bool has(StackKind stack, int layer, Part part) const { return runs_.contains({stack, layer, part}); }
   void clear() { runs_.clear(); }
 
@@ -99,6 +103,7 @@ class StatisticsRecorder : public Probe {
 
 // A request that covers several; what one of them asked for is taken from the result by part_of.
 StatisticsRequest united(std::span<const StatisticsRequest> requests);
-StatisticsResult part_of(const StatisticsResult& result, std::span<const StatisticsRequest> requests, std::size_t index);
+StatisticsResult part_of(const StatisticsResult& result, std::span<const StatisticsRequest> requests,
+                         std::size_t index);
 
 }  // namespace attend

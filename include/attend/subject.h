@@ -23,7 +23,7 @@ struct SubjectTexts {
 };
 
 struct Subject {
-  SubjectTexts texts;                // completed with the language and with the target that the model wrote
+  SubjectTexts texts;  // completed with the language and with the target that the model wrote
   ModelInput input;
   // One token a row of the stack that has logits: a decoder's row is followed by it, -1 where the text ends; an encoder
   // alone reads it there.

@@ -63,9 +63,9 @@ class Tokenizer {
 
   int size() const { return static_cast<int>(pieces_.size()); }
   const std::vector<std::string>& pieces() const { return pieces_; }
-  const std::string& piece(std::int32_t id) const;    // the entry of the vocabulary; Error(argument) if out of range
-  std::int32_t id(std::string_view piece) const;      // -1 if the vocabulary has no such entry
-  bool is_control(std::int32_t id) const;             // a token that is not text: pad, bos, eos, direction tags
+  const std::string& piece(std::int32_t id) const;  // the entry of the vocabulary; Error(argument) if out of range
+  std::int32_t id(std::string_view piece) const;    // -1 if the vocabulary has no such entry
+  bool is_control(std::int32_t id) const;           // a token that is not text: pad, bos, eos, direction tags
   // What the token adds to decoded text, its blank in front included: a part of a character where it is a byte, nothing
   // where it is a control token.
   std::string_view bytes(std::int32_t id) const;
@@ -130,8 +130,8 @@ class StreamDecoder {
   void append(std::int32_t id, std::string& bytes);
 
   const Tokenizer* tokenizer_;
-  std::string held_;       // bytes that could still become a character
-  bool at_start_ = true;   // the first blank may still come
+  std::string held_;      // bytes that could still become a character
+  bool at_start_ = true;  // the first blank may still come
 };
 
 // Lines of text for training: calls `take` once for each line.
@@ -139,18 +139,18 @@ using LineSource = std::function<void(const std::function<void(std::string_view)
 
 // How SentencePiece is trained. The library itself normalises nothing (identity); `normalisation` is done before it.
 struct SentencePieceOptions {
-  std::string model_type = "unigram";       // "unigram" (Kudo 2018) or "bpe" (Sennrich, Haddow, Birch 2016)
-  int vocabulary_size = 8000;               // all tokens, specials and bytes included
-  double character_coverage = 1.0;          // share of the corpus's characters kept; the rest become bytes or unknown
-  bool byte_fallback = false;               // 256 byte tokens instead of the unknown token
-  bool split_digits = false;                // every digit its own token
-  bool collapse_blanks = true;              // blanks at both ends go and several become one; without it, decoding gives
-                                            // back exactly the normalised text
+  std::string model_type = "unigram";  // "unigram" (Kudo 2018) or "bpe" (Sennrich, Haddow, Birch 2016)
+  int vocabulary_size = 8000;          // all tokens, specials and bytes included
+  double character_coverage = 1.0;     // share of the corpus's characters kept; the rest become bytes or unknown
+  bool byte_fallback = false;          // 256 byte tokens instead of the unknown token
+  bool split_digits = false;           // every digit its own token
+  bool collapse_blanks = true;         // blanks at both ends go and several become one; without it, decoding gives
+                                       // back exactly the normalised text
   Normalisation normalisation = Normalisation::nfc;
-  std::vector<std::string> control_symbols; // tokens that text never gives: direction tags, class token
-  std::vector<std::string> user_symbols;    // strings in text that are always one token
-  std::int64_t longest_line = 4096;         // bytes; longer lines are left out of the training
-  std::int64_t most_lines = 0;              // if above 0, train on this many lines drawn with `seed`
+  std::vector<std::string> control_symbols;  // tokens that text never gives: direction tags, class token
+  std::vector<std::string> user_symbols;     // strings in text that are always one token
+  std::int64_t longest_line = 4096;          // bytes; longer lines are left out of the training
+  std::int64_t most_lines = 0;               // if above 0, train on this many lines drawn with `seed`
   std::uint64_t seed = 1;
 };
 

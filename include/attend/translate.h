@@ -48,12 +48,12 @@ struct AlignmentOptions {
 using LinePlace = std::function<std::string(std::int64_t number)>;
 
 struct TranslateOptions {
-  std::string from, to;           // languages of the task; both empty: told line by line from the script
-  DecodeOptions decode;           // prompt, end and forbidden come from the tokenizer unless given
-  std::string prefix;             // text every translation is forced to begin with
+  std::string from, to;  // languages of the task; both empty: told line by line from the script
+  DecodeOptions decode;  // prompt, end and forbidden come from the tokenizer unless given
+  std::string prefix;    // text every translation is forced to begin with
   bool align = false;
   AlignmentOptions alignment;
-  std::int64_t first_line = 1;    // number of the first line, for messages and for random streams
+  std::int64_t first_line = 1;  // number of the first line, for messages and for random streams
   LinePlace place = {};
 };
 
@@ -63,9 +63,9 @@ struct TextHypothesis {
 };
 
 struct Translation {
-  std::string from, to;                      // languages; empty where the task names none
-  std::vector<std::int32_t> source_ids;      // as the encoder read them: tag and eos included
-  std::vector<TextHypothesis> hypotheses;    // best first; one, with empty text and no tokens, for an empty line
+  std::string from, to;                    // languages; empty where the task names none
+  std::vector<std::int32_t> source_ids;    // as the encoder read them: tag and eos included
+  std::vector<TextHypothesis> hypotheses;  // best first; one, with empty text and no tokens, for an empty line
   // With align, of the best hypothesis: weights [tokens, source tokens] row by row; a row sums to 1.
   std::vector<float> alignment;
 
@@ -76,10 +76,10 @@ struct Translation {
 };
 
 struct TextScore {
-  std::vector<std::int32_t> ids;          // judged tokens, eos included
-  std::vector<float> log_probabilities;   // one an id
+  std::vector<std::int32_t> ids;         // judged tokens, eos included
+  std::vector<float> log_probabilities;  // one an id
   double total = 0;
-  double perplexity = 0;                  // exp(-total / number of ids); 1 for no ids
+  double perplexity = 0;  // exp(-total / number of ids); 1 for no ids
 };
 
 // Translates with an encoder-decoder. Cheap to make; what it is given must outlive it (tokenizers are shared).
@@ -119,8 +119,8 @@ class Translator {
 };
 
 struct GenerateOptions {
-  DecodeOptions decode;            // end and forbidden come from the tokenizer unless given
-  std::int64_t first_line = 1;     // number of the first prompt, for messages and for random streams
+  DecodeOptions decode;         // end and forbidden come from the tokenizer unless given
+  std::int64_t first_line = 1;  // number of the first prompt, for messages and for random streams
   LinePlace place = {};
   // Text the moment it is certain (a character cut into bytes is held back until it is whole); `false` ends that
   // sample. Not for beam search.
@@ -128,8 +128,8 @@ struct GenerateOptions {
 };
 
 struct Continuation {
-  std::vector<std::int32_t> prompt_ids;      // as the decoder read them: bos included
-  std::vector<TextHypothesis> hypotheses;    // text without the prompt
+  std::vector<std::int32_t> prompt_ids;    // as the decoder read them: bos included
+  std::vector<TextHypothesis> hypotheses;  // text without the prompt
 };
 
 // Goes on from text with a decoder alone. Prompts of models for lines begin with bos and may be empty; models of
@@ -146,8 +146,7 @@ class TextGenerator {
   // log p of whole lines; models of running text leave the first token unjudged. Lines without any token: total 0; a
   // probe counts the others only.
   std::vector<TextScore> score(std::span<const std::string> lines, std::int64_t batch_size = 48,
-                               std::int64_t first_line = 1, const LinePlace& place = {},
-                               Probe* probe = nullptr) const;
+                               std::int64_t first_line = 1, const LinePlace& place = {}, Probe* probe = nullptr) const;
 
   const Model& model() const { return *model_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }

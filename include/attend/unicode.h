@@ -15,8 +15,8 @@ enum class Normalisation {
   nfkc,  // compatibility composition: also turns full-width letters and punctuation into half-width ones
 };
 
-const char* name_of(Normalisation normalisation);             // "none", "nfc", "nfkc"
-Normalisation normalisation_named(std::string_view name);     // Error(argument) with the known names
+const char* name_of(Normalisation normalisation);          // "none", "nfc", "nfkc"
+Normalisation normalisation_named(std::string_view name);  // Error(argument) with the known names
 
 // Position of the first byte that is not well-formed UTF-8 (overlong forms, surrogates, values above U+10FFFF and
 // sequences cut short are not), or std::string_view::npos.

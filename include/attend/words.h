@@ -19,14 +19,14 @@ const char* name_of(TokenRole role);  // "text", "bos", ..., "tag" (any other co
 
 // One token of a sequence as people read it.
 struct Piece {
-  std::int32_t id = 0;               // -1: the row of a class token, which has no id
+  std::int32_t id = 0;  // -1: the row of a class token, which has no id
   TokenRole role = TokenRole::text;
   // Without the blank in front; line ends as \n; a token of blanks only is U+2423. Where a character is cut over
   // several tokens, the first of them has the whole character and the others nothing. Special tokens by their name.
   std::string text;
-  std::string raw;                   // the token alone, as Tokenizer::readable() shows it
-  std::string bytes;                 // the text it stands for; "" for special tokens (unknown: only if text was given)
-  bool blank_before = false;         // a blank stands before or at the front of the text
+  std::string raw;            // the token alone, as Tokenizer::readable() shows it
+  std::string bytes;          // the text it stands for; "" for special tokens (unknown: only if text was given)
+  bool blank_before = false;  // a blank stands before or at the front of the text
   // Fragments of a character: this token is number `fragment` of `fragments` tokens that share characters. 0 of 1: a
   // whole token.
   int fragment = 0, fragments = 1;
@@ -62,8 +62,8 @@ enum class GroupBy {
               // apart; every character of scripts without blanks (Chinese) apart. A blank opens the word after it.
   blank,      // what stands between blanks, punctuation included
 };
-const char* name_of(GroupBy by);                     // "token", "character", "word", "blank"
-GroupBy group_by_named(std::string_view name);       // Error(argument) with the known names
+const char* name_of(GroupBy by);                // "token", "character", "word", "blank"
+GroupBy group_by_named(std::string_view name);  // Error(argument) with the known names
 std::vector<TokenGroup> group(std::span<const Piece> pieces, GroupBy by);
 
 // Groups after a segmentation of the same text: `line` is the text with blanks between its words. Words that share a

@@ -41,8 +41,14 @@ void make(const Work& work, Data& data) {
     AttentionItem item;
     item.query_begin = query_rows;
     item.key_begin = key_rows;
-    item.queries = work.ragged ? 5 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(work.queries - 4))) : work.queries;
-    item.keys = work.ragged ? (work.queries == work.keys ? item.queries : 5 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(work.keys - 4)))) : work.keys;
+    item.queries = work.ragged
+                       ? 5 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(work.queries - 4)))
+                       : work.queries;
+    item.keys = work.ragged
+                    ? (work.queries == work.keys
+                           ? item.queries
+                           : 5 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(work.keys - 4))))
+                    : work.keys;
     item.query_position = item.keys - item.queries;
     query_rows += item.queries;
     key_rows += item.keys;
@@ -87,7 +93,8 @@ AttentionCall some_rows(const Work& work, const Data& data, std::vector<Attentio
   items = data.items;
   for (std::size_t i = 0; i + 1 < items.size(); ++i) items[i].queries = 0;
   AttentionItem& last = items.back();
-  const std::int64_t rows = std::min<std::int64_t>(last.queries, 16), skipped = work.dropout > 0 ? 0 : last.queries - rows;
+  const std::int64_t rows = std::min<std::int64_t>(last.queries, 16),
+                     skipped = work.dropout > 0 ? 0 : last.queries - rows;
   last.queries = rows;
   last.query_begin += skipped;
   last.query_position += skipped;
@@ -102,8 +109,10 @@ double forward_error(const Work& work, const Data& data) {
   const ReferenceAttention expected = reference_forward(some);
   const AttentionItem& last = items.back();
   Largest largest;
-  largest.compare(expected.output, data.output, last.query_begin, last.query_begin + last.queries, work.heads * work.head_dim);
-  largest.compare(expected.log_sum_exp, data.log_sum_exp, last.query_begin, last.query_begin + last.queries, work.heads);
+  largest.compare(expected.output, data.output, last.query_begin, last.query_begin + last.queries,
+                  work.heads * work.head_dim);
+  largest.compare(expected.log_sum_exp, data.log_sum_exp, last.query_begin, last.query_begin + last.queries,
+                  work.heads);
   return largest.difference();
 }
 
@@ -115,7 +124,8 @@ double backward_error(const Work& work, Data& data) {
   const AttentionItem& last = items.back();
   const std::int64_t width = work.heads * work.head_dim, key_width = work.key_heads * work.head_dim;
   Buffer few = zeros(data.output_gradient.size());
-  std::copy_n(data.output_gradient.data() + last.query_begin * width, last.queries * width, few.data() + last.query_begin * width);
+  std::copy_n(data.output_gradient.data() + last.query_begin * width, last.queries * width,
+              few.data() + last.query_begin * width);
   AttentionGradients gradients = data.gradients;
   gradients.output_gradient.data = few.data();
   attention_backward(data.call, gradients);
@@ -138,8 +148,8 @@ AttentionSpeed measure(const Work& work, const std::string& target, double secon
   const double error = work.backward ? backward_error(work, data) : forward_error(work, data);
   if (!(error <= largest_attention_error))
     throw Error(ErrorKind::numeric, join("bench ", work.name),
-                join(work.backward ? "backward" : "forward", " on ", target, " differs from the reference by ", error, ", more than ",
-                     largest_attention_error),
+                join(work.backward ? "backward" : "forward", " on ", target, " differs from the reference by ", error,
+                     ", more than ", largest_attention_error),
                 "the kernel is wrong on this machine: do not use it, and report the target");
   reset_peak_memory();
   const std::int64_t live = memory_use().live_bytes;
@@ -240,13 +250,15 @@ void bench_attention(const AttentionBenchOptions& options, const std::function<v
   for (const Work& work : works) {
     if (!options.pass.empty() && options.pass != (work.backward ? "backward" : "forward")) continue;
     const std::string name = work.name;
-    if ((", " + names + ", ").find(", " + name + ", ") == std::string::npos) names += (names.empty() ? "" : ", ") + name;
+    if ((", " + names + ", ").find(", " + name + ", ") == std::string::npos)
+      names += (names.empty() ? "" : ", ") + name;
     if (name.find(options.only) == std::string::npos) continue;
     any = true;
     report(measure(work, target, options.seconds));
   }
   if (!any)
-    throw Error(ErrorKind::argument, "bench attention", join("the name of no shape holds \"", options.only, "\""), "they are: " + names);
+    throw Error(ErrorKind::argument, "bench attention", join("the name of no shape holds \"", options.only, "\""),
+                "they are: " + names);
 }
 
 }  // namespace attend

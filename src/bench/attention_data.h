@@ -28,8 +28,10 @@ inline Buffer zeros(std::int64_t size) {
 class Largest {
  public:
   // Rows `begin` to `end` of `width` numbers, without gaps.
-  void compare(const std::vector<double>& expected, const Buffer& found, std::int64_t begin, std::int64_t end, std::int64_t width) {
-    for (std::int64_t i = begin * width; i < end * width; ++i) compare(expected[static_cast<std::size_t>(i)], found.data()[i]);
+  void compare(const std::vector<double>& expected, const Buffer& found, std::int64_t begin, std::int64_t end,
+               std::int64_t width) {
+    for (std::int64_t i = begin * width; i < end * width; ++i)
+      compare(expected[static_cast<std::size_t>(i)], found.data()[i]);
   }
   void compare(double expected, float found) {
     const double difference = std::abs(expected - static_cast<double>(found));

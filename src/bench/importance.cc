@@ -46,7 +46,8 @@ std::vector<Edge> random_edges(const Model& model, const ModelInput& input, std:
   for (const HeadPlace& head : heads_of(model)) {
     const bool encoder = head.stack == StackKind::encoder, cross = head.part == Part::cross;
     for (std::int64_t query = 0; query < (encoder ? source : ids); ++query)
-      for (std::int64_t key = 0; key < (encoder || cross ? source : query + 1); ++key) edges.push_back({head, query, key});
+      for (std::int64_t key = 0; key < (encoder || cross ? source : query + 1); ++key)
+        edges.push_back({head, query, key});
   }
   Random random(1);
   const auto wanted = std::min(static_cast<std::size_t>(count), edges.size());
@@ -59,7 +60,8 @@ struct CutSpeed {
   double exact_seconds = 0, whole_seconds = 0, speedup = 0, largest_effect = 0, largest_difference = 0;
 };
 
-CutSpeed bench_cuts(const Model& model, const ModelInput& input, const Target& target, std::span<const Edge> edges, std::int64_t rounds) {
+CutSpeed bench_cuts(const Model& model, const ModelInput& input, const Target& target, std::span<const Edge> edges,
+                    std::int64_t rounds) {
   CutSpeed speed;
   std::vector<double> exact, whole(edges.size()), exacts, wholes, speedups;
   for (std::int64_t round = 0; round < rounds; ++round) {
@@ -80,7 +82,8 @@ CutSpeed bench_cuts(const Model& model, const ModelInput& input, const Target& t
   }
   if (!(speed.largest_difference <= largest_cut_error * std::max(1.0, speed.largest_effect)))
     throw Error(ErrorKind::numeric, "bench importance",
-                join("cuts differ from whole runs by ", speed.largest_difference, ", more than ", largest_cut_error), "cutting is wrong on this machine");
+                join("cuts differ from whole runs by ", speed.largest_difference, ", more than ", largest_cut_error),
+                "cutting is wrong on this machine");
   speed.exact_seconds = median(exacts);
   speed.whole_seconds = median(wholes);
   speed.speedup = median(speedups);
@@ -89,9 +92,11 @@ CutSpeed bench_cuts(const Model& model, const ModelInput& input, const Target& t
 
 }  // namespace
 
-ImportanceSpeed bench_importance(const Model& model, const ModelInput& input, const Target& target, std::int64_t cuts, std::int64_t rounds) {
+ImportanceSpeed bench_importance(const Model& model, const ModelInput& input, const Target& target, std::int64_t cuts,
+                                 std::int64_t rounds) {
   if (!model.config().decoder || (model.config().encoder && model.config().encoder->vocabulary == 0))
-    throw Error(ErrorKind::argument, "bench importance", "the model has no decoder of tokens", "give a translator or a language model");
+    throw Error(ErrorKind::argument, "bench importance", "the model has no decoder of tokens",
+                "give a translator or a language model");
   ImportanceSpeed speed;
   speed.source_tokens = static_cast<std::int64_t>(input.source.size());
   speed.target_tokens = static_cast<std::int64_t>(input.ids.size());

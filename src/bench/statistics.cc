@@ -95,7 +95,8 @@ double error_of(const Work& work, const Data& data) {
     for (std::int64_t row = 0; row < checked; ++row)
       for (std::int64_t t = 0; t < data.statistics.top; ++t) {
         const auto at = static_cast<std::size_t>(((first + row) * work.heads + head) * data.statistics.top + t);
-        largest.compare(expected.top_weights[at], static_cast<float>(weights[static_cast<std::size_t>(row * work.rows + data.top_keys[at])]));
+        largest.compare(expected.top_weights[at],
+                        static_cast<float>(weights[static_cast<std::size_t>(row * work.rows + data.top_keys[at])]));
       }
   }
   return largest.difference();
@@ -117,7 +118,8 @@ StatisticsSpeed measure(const Work& work, std::int64_t top, const std::string& t
   const double error = error_of(work, data);
   if (!(error <= largest_attention_error))
     throw Error(ErrorKind::numeric, join("bench statistics, ", work.rows, " rows"),
-                join("statistics on ", target, " differ from the reference by ", error, ", more than ", largest_attention_error),
+                join("statistics on ", target, " differ from the reference by ", error, ", more than ",
+                     largest_attention_error),
                 "the kernel is wrong on this machine: do not use it, and report the target");
   StatisticsSpeed speed;
   speed.plain_scratch_bytes = scratch_of(plain);
@@ -173,7 +175,8 @@ StatisticsSpeed measure(const Work& work, std::int64_t top, const std::string& t
 
 }  // namespace
 
-void bench_statistics(const StatisticsBenchOptions& options, const std::function<void(const StatisticsSpeed&)>& report) {
+void bench_statistics(const StatisticsBenchOptions& options,
+                      const std::function<void(const StatisticsSpeed&)>& report) {
   const auto require = [](const char* what, std::int64_t value, std::int64_t most) {
     if (value < 1 || value > most)
       throw Error(ErrorKind::argument, "bench statistics", join(what, " is ", value), join("give 1 to ", most));
@@ -189,7 +192,8 @@ void bench_statistics(const StatisticsBenchOptions& options, const std::function
   } release;
   const std::string target = options.target.empty() ? kernel_targets().front() : options.target;
   for (const std::int64_t rows : options.rows)
-    for (const std::int64_t top : options.top) report(measure({rows, options.heads, options.head_dim}, top, target, options.seconds));
+    for (const std::int64_t top : options.top)
+      report(measure({rows, options.heads, options.head_dim}, top, target, options.seconds));
 }
 
 }  // namespace attend

@@ -28,7 +28,9 @@ class StepClock : public TrainObserver {
   std::vector<double> rates;
 
  private:
-  static double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+  static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
 
   const std::int64_t steps_;
   std::int64_t tokens_ = 0;
@@ -46,7 +48,8 @@ struct TemporaryFolder {
 
 }  // namespace
 
-Rates bench_training(const Recipe& recipe, const std::filesystem::path& data_folder, std::int64_t steps, std::int64_t rounds) {
+Rates bench_training(const Recipe& recipe, const std::filesystem::path& data_folder, std::int64_t steps,
+                     std::int64_t rounds) {
   Recipe timed = recipe;
   timed.train.validate_every = timed.train.save_every = steps * (rounds + 1);  // nothing but steps inside the rounds
   timed.validation.decode = 0;

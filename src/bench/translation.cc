@@ -5,8 +5,8 @@
 
 namespace attend {
 
-Rates bench_translation(const Translator& translator, std::span<const std::string> lines, const TranslateOptions& options,
-                        std::int64_t rounds) {
+Rates bench_translation(const Translator& translator, std::span<const std::string> lines,
+                        const TranslateOptions& options, std::int64_t rounds) {
   if (lines.empty()) throw Error(ErrorKind::argument, "bench_translation", "there are no lines");
   Rates rates;
   for (std::int64_t round = 0; round <= rounds; ++round) {

@@ -9,7 +9,12 @@ namespace {
 // well-formed: a terminal that shows them badly is not led astray by them.
 std::size_t sequence_at(const std::string& text, std::size_t at) {
   const auto byte = static_cast<unsigned char>(text[at]);
-  const std::size_t length = byte < 0x80 ? 1 : byte < 0xC2 ? 0 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : byte < 0xF5 ? 4 : 0;
+  const std::size_t length = byte < 0x80   ? 1
+                             : byte < 0xC2 ? 0
+                             : byte < 0xE0 ? 2
+                             : byte < 0xF0 ? 3
+                             : byte < 0xF5 ? 4
+                                           : 0;
   for (std::size_t i = 1; i < length; ++i)
     if (at + i >= text.size() || (static_cast<unsigned char>(text[at + i]) & 0xC0) != 0x80) return 0;
   return length;
@@ -39,14 +44,22 @@ std::string without_controls(const std::string& text) {
 
 const char* name_of(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::argument: return "argument";
-    case ErrorKind::shape: return "shape";
-    case ErrorKind::config: return "config";
-    case ErrorKind::file: return "file";
-    case ErrorKind::format: return "format";
-    case ErrorKind::text: return "text";
-    case ErrorKind::numeric: return "numeric";
-    case ErrorKind::cancelled: return "cancelled";
+    case ErrorKind::argument:
+      return "argument";
+    case ErrorKind::shape:
+      return "shape";
+    case ErrorKind::config:
+      return "config";
+    case ErrorKind::file:
+      return "file";
+    case ErrorKind::format:
+      return "format";
+    case ErrorKind::text:
+      return "text";
+    case ErrorKind::numeric:
+      return "numeric";
+    case ErrorKind::cancelled:
+      return "cancelled";
   }
   return "unknown";
 }

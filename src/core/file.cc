@@ -47,7 +47,8 @@ std::string read_file(const std::filesystem::path& path, std::int64_t limit) {
   std::string bytes;
   if (S_ISREG(status.st_mode)) {
     if (status.st_size > limit)
-      throw Error(ErrorKind::file, path.string(), join("holds ", status.st_size, " bytes, more than the limit of ", limit));
+      throw Error(ErrorKind::file, path.string(),
+                  join("holds ", status.st_size, " bytes, more than the limit of ", limit));
     bytes.reserve(static_cast<std::size_t>(status.st_size));
   }
   char block[1 << 16];
@@ -123,7 +124,8 @@ void write_file(const std::filesystem::path& path,
   // A device, a pipe or a file that is open already is written to where it stands: a file put in its place would take its
   // name away from it.
   if (to.special() || to.descriptor >= 0) {
-    Descriptor file(to.descriptor >= 0 ? ::fcntl(to.descriptor, F_DUPFD_CLOEXEC, 0) : ::open(to.path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
+    Descriptor file(to.descriptor >= 0 ? ::fcntl(to.descriptor, F_DUPFD_CLOEXEC, 0)
+                                       : ::open(to.path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
     if (file.get() < 0) refuse(path, "open", errno);
     if (const int code = write_all(file.get(), produce); code != 0) refuse(path, "write", code);
     if (file.close() != 0) refuse(path, "write", errno);

@@ -121,10 +121,12 @@ std::int64_t most_memory() {
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
   struct sysinfo machine {};
   if (::sysinfo(&machine) == 0)
-    most = static_cast<std::int64_t>(machine.totalram + machine.totalswap) * static_cast<std::int64_t>(machine.mem_unit);
+    most =
+        static_cast<std::int64_t>(machine.totalram + machine.totalswap) * static_cast<std::int64_t>(machine.mem_unit);
   for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
     rlimit limit{};
-    if (::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) most = std::min(most, static_cast<std::int64_t>(limit.rlim_cur));
+    if (::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+      most = std::min(most, static_cast<std::int64_t>(limit.rlim_cur));
   }
   for (const char* file : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
     std::int64_t bytes = 0;

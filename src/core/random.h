@@ -16,12 +16,12 @@ class Random {
   explicit Random(std::uint64_t seed, std::uint64_t drawn = 0) : seed_(seed), drawn_(drawn) {}
 
   std::uint32_t next();
-  double uniform();                              // in [0, 1)
-  double normal();                               // mean 0, variance 1 (Box-Muller, one value of the pair)
-  std::uint64_t below(std::uint64_t bound);      // uniform in 0..bound-1, without bias
+  double uniform();                          // in [0, 1)
+  double normal();                           // mean 0, variance 1 (Box-Muller, one value of the pair)
+  std::uint64_t below(std::uint64_t bound);  // uniform in 0..bound-1, without bias
 
   std::uint64_t seed() const { return seed_; }
-  std::uint64_t drawn() const { return drawn_; } // numbers drawn so far; Random(seed, drawn) goes on from here
+  std::uint64_t drawn() const { return drawn_; }  // numbers drawn so far; Random(seed, drawn) goes on from here
 
  private:
   std::uint64_t seed_, drawn_;

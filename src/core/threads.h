@@ -16,11 +16,10 @@ class TaskView {
  public:
   // Not for a TaskView: that is copied, so that a view never points to another view.
   template <typename Function>
-    requires(!std::same_as<std::remove_cv_t<Function>, TaskView>)
-  TaskView(Function& function)  // NOLINT: implicit on purpose
-      : object_(&function), call_([](void* object, std::int64_t task, int worker) {
-          (*static_cast<Function*>(object))(task, worker);
-        }) {}
+  requires(!std::same_as<std::remove_cv_t<Function>, TaskView>)
+      TaskView(Function& function)  // NOLINT: implicit on purpose
+      : object_(&function),
+        call_([](void* object, std::int64_t task, int worker) { (*static_cast<Function*>(object))(task, worker); }) {}
   void operator()(std::int64_t task, int worker) const { call_(object_, task, worker); }
 
  private:

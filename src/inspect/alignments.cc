@@ -133,13 +133,20 @@ AlignmentScore score_alignment(const Alignment& alignment, const ReferenceAlignm
 
 const char* name_of(Symmetrisation symmetrisation) {
   switch (symmetrisation) {
-    case Symmetrisation::forward: return "forward";
-    case Symmetrisation::backward: return "backward";
-    case Symmetrisation::intersection: return "intersection";
-    case Symmetrisation::union_of_both: return "union";
-    case Symmetrisation::grow_diagonal: return "grow-diag";
-    case Symmetrisation::grow_diagonal_final: return "grow-diag-final";
-    case Symmetrisation::grow_diagonal_final_and: return "grow-diag-final-and";
+    case Symmetrisation::forward:
+      return "forward";
+    case Symmetrisation::backward:
+      return "backward";
+    case Symmetrisation::intersection:
+      return "intersection";
+    case Symmetrisation::union_of_both:
+      return "union";
+    case Symmetrisation::grow_diagonal:
+      return "grow-diag";
+    case Symmetrisation::grow_diagonal_final:
+      return "grow-diag-final";
+    case Symmetrisation::grow_diagonal_final_and:
+      return "grow-diag-final-and";
   }
   return "unknown";
 }

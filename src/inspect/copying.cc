@@ -67,8 +67,8 @@ struct Reading {
 class Vocabulary {
  public:
   Vocabulary(const Model& model, const CopyingOptions& options) : model_(model), config_(model.config()) {
-    const Parameter* table =
-        find_parameter(model, config_.tied_logits ? embedding_name(config_.decoder ? "decoder" : "encoder") : "logits.weight");
+    const Parameter* table = find_parameter(
+        model, config_.tied_logits ? embedding_name(config_.decoder ? "decoder" : "encoder") : "logits.weight");
     if (!table || config_.output_vocabulary() == 0) return;
     unembedding_ = table->value;
     std::vector<std::int32_t> ids = options.only;
@@ -206,8 +206,10 @@ std::vector<Copying> copying_through_values(const Model& model, const CopyingOpt
     const std::string stack = name_of(kind);
     names.push_back(stack + ".embedding_norm");
     if (!pre)
-      for (std::int64_t layer = 0; layer < (kind == StackKind::encoder ? config.encoder : config.decoder)->layers; ++layer)
-        for (const char* part : {"self", "cross", "feed_forward"}) names.push_back(join(stack, '.', layer, '.', part, ".norm"));
+      for (std::int64_t layer = 0; layer < (kind == StackKind::encoder ? config.encoder : config.decoder)->layers;
+           ++layer)
+        for (const char* part : {"self", "cross", "feed_forward"})
+          names.push_back(join(stack, '.', layer, '.', part, ".norm"));
     names.push_back(stack + ".norm");
     return names;
   };
@@ -224,14 +226,16 @@ std::vector<Copying> copying_through_values(const Model& model, const CopyingOpt
     if (vocabulary.defined() && reads_tokens && (cross ? shared : !(encoder && config.decoder))) {
       const std::string stack = encoder ? "encoder" : "decoder",
                         name = join(stack, '.', head.layer, cross ? ".cross" : ".self");
-      const Tensor& inputs = find_parameter(model, name + (cross ? ".key_value.weight" : ".query_key_value.weight"))->value;
+      const Tensor& inputs =
+          find_parameter(model, name + (cross ? ".key_value.weight" : ".query_key_value.weight"))->value;
       const std::int64_t key_head = head.head / (config.heads / config.key_head_count());
       Tensor values = inputs.row_range((cross ? key_rows : query_rows + key_rows) + key_head * dim, dim).clone();
       // Where the sublayer's own norm stands: before what the head reads, or after what it writes.
       const std::string own = name + ".norm";
       const std::vector<std::string> through = norms_of(head.stack);
       const auto at = pre ? through.begin() + 1 : std::find(through.begin(), through.end(), own);
-      std::vector<std::string> in = cross ? norms_of(StackKind::encoder) : std::vector<std::string>(through.begin(), at);
+      std::vector<std::string> in =
+          cross ? norms_of(StackKind::encoder) : std::vector<std::string>(through.begin(), at);
       if (pre && !cross) in.push_back(own);
       for (auto norm = in.rbegin(); norm != in.rend(); ++norm) fold_before(values, norm_named(model, *norm));
       Tensor output = find_parameter(model, name + ".output.weight")->value.columns(head.head * dim, dim).clone();

@@ -205,7 +205,8 @@ class LinkMaker {
     // Summed as merge() does, so that ties fall as in align_words().
     if (t == target.begin) sums_.assign(words.source.size(), 0.0);
     for (std::size_t s = 0; s < words.source.size(); ++s)
-      for (std::int64_t key = words.source[s].begin; key < words.source[s].end; ++key) sums_[s] += static_cast<double>(weights[key]);
+      for (std::int64_t key = words.source[s].begin; key < words.source[s].end; ++key)
+        sums_[s] += static_cast<double>(weights[key]);
     if (t + 1 < target.end) return;
     std::vector<float> row;
     for (const double sum : sums_) row.push_back(static_cast<float>(sum / static_cast<double>(target.size())));

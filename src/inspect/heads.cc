@@ -297,7 +297,11 @@ std::string to_json(const HeadReport& report) {
 
 std::string to_json(const ReportDifference& changes) {
   const auto run_json = [](const ReportDifference::Run& run) {
-    return Json{{"model", run.model}, {"corpus", run.corpus}, {"items", run.items}, {"source_tokens", run.source_tokens}, {"target_tokens", run.target_tokens}};
+    return Json{{"model", run.model},
+                {"corpus", run.corpus},
+                {"items", run.items},
+                {"source_tokens", run.source_tokens},
+                {"target_tokens", run.target_tokens}};
   };
   Json json;
   json["format"] = differences_format_name;
@@ -340,7 +344,8 @@ HeadReport report_from_json(const std::string& text, const std::string& where) {
     return value.get<std::int64_t>();
   };
   if (string(json, "format") == differences_format_name)
-    throw Error(ErrorKind::format, where, "holds the differences of two reports", "give one of the reports they were made from");
+    throw Error(ErrorKind::format, where, "holds the differences of two reports",
+                "give one of the reports they were made from");
   if (string(json, "format") != format_name) refuse(join("\"format\" is not \"", format_name, "\""));
   if (count("version") != format_version)
     throw Error(ErrorKind::format, where,

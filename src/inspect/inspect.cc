@@ -38,9 +38,11 @@ std::vector<AttentionPart> chosen_parts(const TransformerConfig& config, const s
   if (names.empty()) return all;
   std::vector<AttentionPart> chosen;
   for (const std::string& name : names) {
-    const auto found = std::find_if(all.begin(), all.end(), [&](const AttentionPart& part) { return part.name == name; });
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const AttentionPart& part) { return part.name == name; });
     if (found != all.end()) {
-      if (std::none_of(chosen.begin(), chosen.end(), [&](const AttentionPart& part) { return part.name == name; })) chosen.push_back(*found);
+      if (std::none_of(chosen.begin(), chosen.end(), [&](const AttentionPart& part) { return part.name == name; }))
+        chosen.push_back(*found);
       continue;
     }
     std::string known;
@@ -83,7 +85,8 @@ Side side_of(const std::vector<Piece>& pieces, GroupBy by, const std::string& wo
 }
 
 // The mean over the tokens of every group.
-void append_means(const Tensor& rows, std::int64_t column, const std::vector<TokenGroup>& groups, std::vector<float>& out) {
+void append_means(const Tensor& rows, std::int64_t column, const std::vector<TokenGroup>& groups,
+                  std::vector<float>& out) {
   for (const TokenGroup& group : groups) {
     double sum = 0;
     for (std::int64_t row = group.begin; row < group.end; ++row) sum += static_cast<double>(rows.at(row, column));
@@ -105,10 +108,8 @@ struct RowKind {
 };
 
 constexpr RowKind row_kinds[] = {
-    {"entropy", "nats", false, &StatisticsResult::entropy},
-    {"distance", "tokens", true, &StatisticsResult::distance},
-    {"on first", "", true, &StatisticsResult::first},
-    {"on self", "", true, &StatisticsResult::self},
+    {"entropy", "nats", false, &StatisticsResult::entropy}, {"distance", "tokens", true, &StatisticsResult::distance},
+    {"on first", "", true, &StatisticsResult::first},       {"on self", "", true, &StatisticsResult::self},
     {"on previous", "", true, &StatisticsResult::previous},
 };
 
@@ -121,8 +122,9 @@ StatisticsRequest request_of(Part part, const std::vector<int>& heads, bool stat
 }
 
 // Mean weights of the layers, a block of rows at a time, rebuilt from what the run left.
-std::vector<std::vector<Reading>> readings_of(const StatisticsRecorder& run, const AttentionPart& part, const std::vector<int>& layers,
-                                              const std::vector<int>& heads, const Side& queries, const Side& keys, double least) {
+std::vector<std::vector<Reading>> readings_of(const StatisticsRecorder& run, const AttentionPart& part,
+                                              const std::vector<int>& layers, const std::vector<int>& heads,
+                                              const Side& queries, const Side& keys, double least) {
   constexpr std::int64_t cells_at_once = 1 << 19;
   const auto width = static_cast<std::int64_t>(keys.pieces.size());
   const double count = static_cast<double>(layers.size() * heads.size());
@@ -130,7 +132,8 @@ std::vector<std::vector<Reading>> readings_of(const StatisticsRecorder& run, con
   for (std::size_t first = 0; first < queries.groups.size();) {
     const std::int64_t begin = queries.groups[first].begin;
     std::vector<TokenGroup> block;
-    while (first < queries.groups.size() && (block.empty() || (queries.groups[first].end - begin) * width <= cells_at_once)) {
+    while (first < queries.groups.size() &&
+           (block.empty() || (queries.groups[first].end - begin) * width <= cells_at_once)) {
       block.push_back(queries.groups[first++]);
       block.back().begin -= begin;
       block.back().end -= begin;
@@ -140,7 +143,8 @@ std::vector<std::vector<Reading>> readings_of(const StatisticsRecorder& run, con
     std::vector<double> sum(mean.size());
     for (const int layer : layers)
       for (const int head : heads) {
-        const Tensor weights = run.runs(part.stack, layer, part.part).back().record->weights(0, head, begin, begin + rows, 0, width);
+        const Tensor weights =
+            run.runs(part.stack, layer, part.part).back().record->weights(0, head, begin, begin + rows, 0, width);
         for (std::size_t cell = 0; cell < sum.size(); ++cell) sum[cell] += static_cast<double>(weights.data()[cell]);
       }
     for (std::size_t cell = 0; cell < sum.size(); ++cell) mean[cell] = static_cast<float>(sum[cell] / count);
@@ -181,7 +185,8 @@ void mean_over_heads(std::vector<float>& values, std::size_t layers, std::size_t
   for (std::size_t layer = 0; layer < layers; ++layer)
     for (std::size_t cell = 0; cell < cells; ++cell) {
       double sum = 0;
-      for (std::size_t head = 0; head < heads; ++head) sum += static_cast<double>(values[(layer * heads + head) * cells + cell]);
+      for (std::size_t head = 0; head < heads; ++head)
+        sum += static_cast<double>(values[(layer * heads + head) * cells + cell]);
       means[layer * cells + cell] = static_cast<float>(sum / static_cast<double>(heads));
     }
   values = std::move(means);
@@ -199,8 +204,8 @@ void take_means(ShownAttention& attention, std::initializer_list<Measure*> measu
 
 // [heads of the part in their order, query groups, key groups]. Exact effects are known of some edges only: a pair of
 // groups has one, the sum over its edges, where every edge between them that the mask lets see was cut; else NaN.
-std::vector<float> exact_of_groups(const EdgeReport& effects, const std::vector<MeasuredEdge>& measured, const AttentionPart& part,
-                                   const Side& queries, const Side& keys) {
+std::vector<float> exact_of_groups(const EdgeReport& effects, const std::vector<MeasuredEdge>& measured,
+                                   const AttentionPart& part, const Side& queries, const Side& keys) {
   const auto groups_of = [](const Side& side) {
     std::vector<std::size_t> of_token;
     for (std::size_t group = 0; group < side.groups.size(); ++group)
@@ -215,10 +220,12 @@ std::vector<float> exact_of_groups(const EdgeReport& effects, const std::vector<
     std::vector<double> sums(cells);
     std::vector<std::int64_t> seen(cells), cut(cells);
     const auto cell = [&](std::int64_t query, std::int64_t key) {
-      return query_group[static_cast<std::size_t>(query)] * keys.groups.size() + key_group[static_cast<std::size_t>(key)];
+      return query_group[static_cast<std::size_t>(query)] * keys.groups.size() +
+             key_group[static_cast<std::size_t>(key)];
     };
     for (std::int64_t query = 0; query < head.weight.rows(); ++query)
-      for (std::int64_t key = 0; key < head.weight.width(); ++key) seen[cell(query, key)] += head.weight.at(query, key) != 0;
+      for (std::int64_t key = 0; key < head.weight.width(); ++key)
+        seen[cell(query, key)] += head.weight.at(query, key) != 0;
     for (const MeasuredEdge& edge : measured) {
       if (edge.edge.head != head.head) continue;
       const std::size_t at = cell(edge.edge.query, edge.edge.key);
@@ -226,7 +233,8 @@ std::vector<float> exact_of_groups(const EdgeReport& effects, const std::vector<
       ++cut[at];
     }
     for (std::size_t at = 0; at < cells; ++at)
-      values.push_back(cut[at] > 0 && cut[at] == seen[at] ? static_cast<float>(sums[at]) : std::numeric_limits<float>::quiet_NaN());
+      values.push_back(cut[at] > 0 && cut[at] == seen[at] ? static_cast<float>(sums[at])
+                                                          : std::numeric_limits<float>::quiet_NaN());
   }
   return values;
 }
@@ -246,7 +254,8 @@ std::string place_of(std::int64_t position, const Subject& subject) {
   const std::vector<Piece>& pieces = subject.target.empty() ? subject.source : subject.target;
   if (position < 0 || position >= static_cast<std::int64_t>(pieces.size())) return join("at position ", position);
   const Piece& piece = pieces[static_cast<std::size_t>(position)];
-  return join(subject.target.empty() ? "at \"" : "after \"", piece.text.empty() ? piece.raw : piece.text, "\" (position ", position, ")");
+  return join(subject.target.empty() ? "at \"" : "after \"", piece.text.empty() ? piece.raw : piece.text,
+              "\" (position ", position, ")");
 }
 
 }  // namespace
@@ -261,22 +270,29 @@ ShownText shown_text(const std::string& name, const std::vector<TokenGroup>& gro
 std::string describe(const Target& target, const Subject& subject, const ModelFolder& folder) {
   const auto class_name = [&](std::int32_t label) {
     const auto& classes = folder.task.classes;
-    return static_cast<std::size_t>(label) < classes.size() ? classes[static_cast<std::size_t>(label)] : join("class ", label);
+    return static_cast<std::size_t>(label) < classes.size() ? classes[static_cast<std::size_t>(label)]
+                                                            : join("class ", label);
   };
   const std::size_t rows = subject.target.empty() ? subject.source.size() : subject.target.size();
   const std::int64_t position = target.position < 0 ? static_cast<std::int64_t>(rows) - 1 : target.position;
   switch (target.kind) {
-    case Target::Kind::logit: return join("logit of ", token_text(target.token, folder), ' ', place_of(position, subject));
+    case Target::Kind::logit:
+      return join("logit of ", token_text(target.token, folder), ' ', place_of(position, subject));
     case Target::Kind::difference:
-      return join(token_text(target.token, folder), " rather than ", token_text(target.other, folder), ' ', place_of(position, subject));
-    case Target::Kind::log_probability: return "log-probability of the text";
-    case Target::Kind::class_logit: return "logit of " + class_name(target.token);
-    case Target::Kind::class_difference: return class_name(target.token) + " rather than " + class_name(target.other);
+      return join(token_text(target.token, folder), " rather than ", token_text(target.other, folder), ' ',
+                  place_of(position, subject));
+    case Target::Kind::log_probability:
+      return "log-probability of the text";
+    case Target::Kind::class_logit:
+      return "logit of " + class_name(target.token);
+    case Target::Kind::class_difference:
+      return class_name(target.token) + " rather than " + class_name(target.other);
   }
   return "";
 }
 
-InspectReport inspect(const ModelFolder& folder, const std::string& model, const Subject& subject, const InspectOptions& options) {
+InspectReport inspect(const ModelFolder& folder, const std::string& model, const Subject& subject,
+                      const InspectOptions& options) {
   const TransformerConfig& config = folder.model.config();
   const std::vector<AttentionPart> parts = chosen_parts(config, options.attentions);
   const std::vector<int> heads = chosen_numbers(options.heads, config.heads, "head");
@@ -293,7 +309,8 @@ InspectReport inspect(const ModelFolder& folder, const std::string& model, const
     const std::vector<TokenGroup>& rows = target.groups.empty() ? source.groups : target.groups;
     const std::int64_t row = options.target->position < 0 ? rows.back().end - 1 : options.target->position;
     for (std::size_t group = 0; group < rows.size(); ++group)
-      if ((options.target->kind == Target::Kind::logit || options.target->kind == Target::Kind::difference) && rows[group].begin <= row && row < rows[group].end)
+      if ((options.target->kind == Target::Kind::logit || options.target->kind == Target::Kind::difference) &&
+          rows[group].begin <= row && row < rows[group].end)
         shown.target_query = static_cast<std::int64_t>(group);
   }
   const bool pair = config.encoder && config.decoder;
@@ -326,7 +343,8 @@ InspectReport inspect(const ModelFolder& folder, const std::string& model, const
     check_input(folder.model, subject.input, "inspect");
     RunOptions options_of_run;
     options_of_run.probe = &run;
-    decode_input(folder.model, subject.input, encode_input(folder.model, subject.input, options_of_run), options_of_run);
+    decode_input(folder.model, subject.input, encode_input(folder.model, subject.input, options_of_run),
+                 options_of_run);
   }
 
   if (options.target) {
@@ -335,8 +353,9 @@ InspectReport inspect(const ModelFolder& folder, const std::string& model, const
     if (static_cast<std::int64_t>(report.edges.size()) > listed) report.edges.resize(static_cast<std::size_t>(listed));
     if (options.exact > 0) {
       measure_exactly(folder.model, subject.input, *options.target, report.edges);
-      std::stable_sort(report.edges.begin(), report.edges.end(),
-                       [](const MeasuredEdge& a, const MeasuredEdge& b) { return std::abs(a.exact) > std::abs(b.exact); });
+      std::stable_sort(report.edges.begin(), report.edges.end(), [](const MeasuredEdge& a, const MeasuredEdge& b) {
+        return std::abs(a.exact) > std::abs(b.exact);
+      });
     }
     report.agreement = options.matrices && options.exact == 0 ? rank_agreement(effects) : rank_agreement(report.edges);
   }
@@ -369,7 +388,8 @@ InspectReport inspect(const ModelFolder& folder, const std::string& model, const
         }
       }
     }
-    if (options.matrices && options.exact > 0 && options.target) exact.values = exact_of_groups(effects, report.edges, part, queries, keys);
+    if (options.matrices && options.exact > 0 && options.target)
+      exact.values = exact_of_groups(effects, report.edges, part, queries, keys);
     for (HeadEdges& head : effects.heads) {
       if (head.head.stack != part.stack || head.head.part != part.part) continue;
       append_merged(head.weight, queries, keys, Merge::weights, weight.values);

@@ -22,17 +22,20 @@ std::vector<std::int32_t> encoded(const Tokenizer& tokenizer, const std::string&
 
 const Tokenizer& tokenizer_of(const std::shared_ptr<const Tokenizer>& tokenizer, const char* stack) {
   if (!tokenizer)
-    throw Error(ErrorKind::config, "inspect", join("the ", stack, " of this model reads features, not text"), "choose a model of text");
+    throw Error(ErrorKind::config, "inspect", join("the ", stack, " of this model reads features, not text"),
+                "choose a model of text");
   return *tokenizer;
 }
 
 void refuse(const std::optional<std::string>& text, const char* name, const char* wanted) {
-  if (text) throw Error(ErrorKind::argument, "inspect", join("this model has no use for a ", name), join("give ", wanted));
+  if (text)
+    throw Error(ErrorKind::argument, "inspect", join("this model has no use for a ", name), join("give ", wanted));
 }
 
 void check_length(std::size_t rows, const TransformerConfig& config, const char* name) {
   if (static_cast<std::int64_t>(rows) > config.max_positions)
-    throw Error(ErrorKind::text, name, join("has ", rows, " tokens with its ends, and the model reads at most ", config.max_positions),
+    throw Error(ErrorKind::text, name,
+                join("has ", rows, " tokens with its ends, and the model reads at most ", config.max_positions),
                 "shorten it");
 }
 
@@ -62,7 +65,8 @@ Subject read_pair(const ModelFolder& folder, SubjectTexts texts, const SubjectOp
     throw Error(ErrorKind::text, "source", error.what_happened(), error.advice());
   }
   // Tag and end are ids, too.
-  if (source.encode(*texts.source).empty()) throw Error(ErrorKind::text, "source", "is empty", "give at least one character");
+  if (source.encode(*texts.source).empty())
+    throw Error(ErrorKind::text, "source", "is empty", "give at least one character");
   check_length(subject.input.source.size(), folder.model.config(), "source");
   subject.source = pieces_of(source, subject.input.source, *texts.source);
 
@@ -94,7 +98,8 @@ Subject read_single(const ModelFolder& folder, SubjectTexts texts) {
   const Tokenizer& tokenizer = tokenizer_of(decoder ? folder.target : folder.source, decoder ? "decoder" : "encoder");
   refuse(texts.source, "source", "a text");
   refuse(texts.target, "target", "a text");
-  if (!texts.language.empty()) throw Error(ErrorKind::argument, "language", "this model has no languages", "leave it out");
+  if (!texts.language.empty())
+    throw Error(ErrorKind::argument, "language", "this model has no languages", "leave it out");
   if (!texts.text) throw Error(ErrorKind::argument, "text", "is missing", "give the text that the model reads");
   const std::vector<std::int32_t> tokens = encoded(tokenizer, *texts.text, "text");
   const SpecialTokens& specials = tokenizer.specials();
@@ -106,7 +111,8 @@ Subject read_single(const ModelFolder& folder, SubjectTexts texts) {
   ids.insert(ids.end(), tokens.begin(), tokens.end());
   if (!decoder && folder.task.source_end && specials.eos >= 0) ids.push_back(specials.eos);
   if (ids.empty())
-    throw Error(ErrorKind::text, "text", "is empty, but the model goes on from running text", "give at least one character");
+    throw Error(ErrorKind::text, "text", "is empty, but the model goes on from running text",
+                "give at least one character");
   check_length(ids.size(), config, "text");
   if (decoder) {
     subject.next.assign(ids.begin() + 1, ids.end());
@@ -128,10 +134,12 @@ Subject read_subject(const ModelFolder& folder, SubjectTexts texts, const Subjec
   return read_single(folder, std::move(texts));
 }
 
-std::vector<std::int32_t> write_on(const ModelFolder& folder, const Subject& subject, Probe* probe, const SubjectOptions& options) {
+std::vector<std::int32_t> write_on(const ModelFolder& folder, const Subject& subject, Probe* probe,
+                                   const SubjectOptions& options) {
   const TransformerConfig& config = folder.model.config();
   if (!config.decoder)
-    throw Error(ErrorKind::config, "write", "the model has no decoder", "choose a model that translates or goes on with a text");
+    throw Error(ErrorKind::config, "write", "the model has no decoder",
+                "choose a model that translates or goes on with a text");
   const Tokenizer& tokenizer = tokenizer_of(folder.target, "decoder");
   DecodeInput input;
   input.source = subject.input.source;
@@ -140,7 +148,9 @@ std::vector<std::int32_t> write_on(const ModelFolder& folder, const Subject& sub
   decode.scores = false;
   decode.probe = probe;
   decode.cancelled = options.cancelled;
-  const auto is_end = [&](std::int32_t id) { return std::find(decode.end.begin(), decode.end.end(), id) != decode.end.end(); };
+  const auto is_end = [&](std::int32_t id) {
+    return std::find(decode.end.begin(), decode.end.end(), id) != decode.end.end();
+  };
   if (options.on_token)
     decode.on_token = [&](const TokenEvent& token) {
       if (!is_end(token.id)) options.on_token(token.id);

@@ -165,23 +165,34 @@ double factor_of(const TokenGroup& queries, Merge how) {
 
 const char* name_of(TokenRole role) {
   switch (role) {
-    case TokenRole::text: return "text";
-    case TokenRole::bos: return "bos";
-    case TokenRole::eos: return "eos";
-    case TokenRole::pad: return "pad";
-    case TokenRole::unknown: return "unknown";
-    case TokenRole::tag: return "tag";
-    case TokenRole::class_token: return "class token";
+    case TokenRole::text:
+      return "text";
+    case TokenRole::bos:
+      return "bos";
+    case TokenRole::eos:
+      return "eos";
+    case TokenRole::pad:
+      return "pad";
+    case TokenRole::unknown:
+      return "unknown";
+    case TokenRole::tag:
+      return "tag";
+    case TokenRole::class_token:
+      return "class token";
   }
   return "unknown";
 }
 
 const char* name_of(GroupBy by) {
   switch (by) {
-    case GroupBy::token: return "token";
-    case GroupBy::character: return "character";
-    case GroupBy::word: return "word";
-    case GroupBy::blank: return "blank";
+    case GroupBy::token:
+      return "token";
+    case GroupBy::character:
+      return "character";
+    case GroupBy::word:
+      return "word";
+    case GroupBy::blank:
+      return "blank";
   }
   return "unknown";
 }

@@ -25,7 +25,8 @@ std::int64_t offered_targets() {
 std::vector<std::string> kernel_targets() {
   std::vector<std::string> names;
   // Better targets have lower bits.
-  for (std::int64_t left = offered_targets(); left != 0; left &= left - 1) names.emplace_back(hwy::TargetName(lowest_bit(left)));
+  for (std::int64_t left = offered_targets(); left != 0; left &= left - 1)
+    names.emplace_back(hwy::TargetName(lowest_bit(left)));
   return names;
 }
 
@@ -44,7 +45,8 @@ void force_kernel_target(const std::string& name) {
     known += known.empty() ? target : join(", ", target);
   }
   if (chosen == 0)
-    throw Error(ErrorKind::argument, "force_kernel_target", join("\"", name, "\" is not a target of this machine and build"),
+    throw Error(ErrorKind::argument, "force_kernel_target",
+                join("\"", name, "\" is not a target of this machine and build"),
                 join("choose one of ", known, ", or \"\" for the best"));
   hwy::GetChosenTarget().Update(chosen);
 }

@@ -22,10 +22,14 @@ constexpr const char* pending_name = "pending.json";
 constexpr const char* next = ".next";
 
 // Every file a model folder can have. Nothing else is ever written, renamed or removed.
-constexpr std::array<const char*, 9> file_names{"config.json",           "task.json",
-                                                "tokenizer.json",        "tokenizer.model",
-                                                "source_tokenizer.json", "source_tokenizer.model",
-                                                "target_tokenizer.json", "target_tokenizer.model",
+constexpr std::array<const char*, 9> file_names{"config.json",
+                                                "task.json",
+                                                "tokenizer.json",
+                                                "tokenizer.model",
+                                                "source_tokenizer.json",
+                                                "source_tokenizer.model",
+                                                "target_tokenizer.json",
+                                                "target_tokenizer.model",
                                                 weights_name};
 
 bool is_there(const fs::path& path) {
@@ -50,7 +54,8 @@ struct Pending {
     for (const auto* names : {&pending.written, &pending.removed})
       for (const std::string& name : *names)
         if (std::find(file_names.begin(), file_names.end(), name) == file_names.end())
-          throw Error(ErrorKind::format, path.string(), "names a file that is no part of a model folder", "remove pending.json");
+          throw Error(ErrorKind::format, path.string(), "names a file that is no part of a model folder",
+                      "remove pending.json");
     return pending;
   }
 
@@ -96,7 +101,8 @@ class Reader {
       throw Error(ErrorKind::file, folder_.string(), is_there(folder_) ? "is not a folder" : "does not exist", advice);
     if (Pending::in(folder_)) pending_ = Pending::read(folder_);
     for (const char* name : {"config.json", weights_name})
-      if (!has(name)) throw Error(ErrorKind::file, folder_.string(), join("is not a model folder: it has no ", name), advice);
+      if (!has(name))
+        throw Error(ErrorKind::file, folder_.string(), join("is not a model folder: it has no ", name), advice);
   }
 
   fs::path path(const std::string& name) const {
@@ -119,7 +125,8 @@ class Reader {
 };
 
 Model read_model(const Reader& reader, SafetensorsFile& file) {
-  const TransformerConfig config = config_from_json(reader.text("config.json", longest_json), reader.shown("config.json"));
+  const TransformerConfig config =
+      config_from_json(reader.text("config.json", longest_json), reader.shown("config.json"));
   check_amount(config, file, "config.json");
   Model model(config);
   read_weights(model, file, "config.json");
@@ -131,7 +138,8 @@ std::shared_ptr<const Tokenizer> read_tokenizer(const Reader& reader, const std:
   const std::string json = prefix + "tokenizer.json", model = prefix + "tokenizer.model";
   if (!reader.has(json)) {
     if (reader.has(model))
-      throw Error(ErrorKind::format, reader.shown(model), join("is there without ", json), "copy both files of the tokenizer");
+      throw Error(ErrorKind::format, reader.shown(model), join("is there without ", json),
+                  "copy both files of the tokenizer");
     return nullptr;
   }
   std::vector<NamedBytes> files{{"tokenizer.json", reader.text(json, longest_tokenizer)}};
@@ -139,17 +147,19 @@ std::shared_ptr<const Tokenizer> read_tokenizer(const Reader& reader, const std:
   return load_tokenizer(files, reader.folder());
 }
 
-void check_tokenizer(const Reader& reader, const Tokenizer* tokenizer, const std::optional<StackConfig>& stack, const std::string& name,
-                     const SafetensorsFile& file) {
+void check_tokenizer(const Reader& reader, const Tokenizer* tokenizer, const std::optional<StackConfig>& stack,
+                     const std::string& name, const SafetensorsFile& file) {
   if (!tokenizer || !stack) return;
   if (tokenizer->size() != stack->vocabulary)
-    throw Error(ErrorKind::config, reader.shown("config.json"),
-                join(name, ".vocabulary is ", stack->vocabulary, ", but the tokenizer has ", tokenizer->size(), " tokens"),
-                "the files are of two different models; take all from one place");
+    throw Error(
+        ErrorKind::config, reader.shown("config.json"),
+        join(name, ".vocabulary is ", stack->vocabulary, ", but the tokenizer has ", tokenizer->size(), " tokens"),
+        "the files are of two different models; take all from one place");
   const auto kept = file.metadata().find(name + "_tokenizer");
   if (kept != file.metadata().end() && kept->second != tokenizer->fingerprint())
     throw Error(ErrorKind::config, reader.shown(weights_name),
-                join("was trained with the tokenizer ", kept->second, ", the folder holds ", tokenizer->fingerprint(), " for the ", name),
+                join("was trained with the tokenizer ", kept->second, ", the folder holds ", tokenizer->fingerprint(),
+                     " for the ", name),
                 "the files are of two different models; take all from one place");
 }
 
@@ -165,7 +175,9 @@ bool holds(const fs::path& path, const std::string& bytes) {
 }
 
 NumberType number_type(WeightType type) {
-  return type == WeightType::float16 ? NumberType::float16 : type == WeightType::bfloat16 ? NumberType::bfloat16 : NumberType::float32;
+  return type == WeightType::float16    ? NumberType::float16
+         : type == WeightType::bfloat16 ? NumberType::bfloat16
+                                        : NumberType::float32;
 }
 
 }  // namespace
@@ -177,16 +189,19 @@ ModelFolder load_model_folder(const fs::path& folder) {
   const TransformerConfig& config = result.model.config();
 
   const std::string task = "task.json";
-  if (!reader.has(task)) throw Error(ErrorKind::file, reader.shown(task), "does not exist", "copy it from the folder that training wrote");
+  if (!reader.has(task))
+    throw Error(ErrorKind::file, reader.shown(task), "does not exist", "copy it from the folder that training wrote");
   result.task = task_from_json(reader.text(task, longest_json), reader.shown(task));
-  if (result.task.kind == Task::Kind::classify && static_cast<std::int64_t>(result.task.classes.size()) != config.classes)
+  if (result.task.kind == Task::Kind::classify &&
+      static_cast<std::int64_t>(result.task.classes.size()) != config.classes)
     throw Error(ErrorKind::config, reader.shown(task),
                 join("names ", result.task.classes.size(), " classes, but config.json has classes ", config.classes));
 
   const bool encoder_reads = config.encoder && config.encoder->vocabulary > 0;
   if (const auto shared = read_tokenizer(reader, "")) {
     if (reader.has("source_tokenizer.json") || reader.has("target_tokenizer.json"))
-      throw Error(ErrorKind::format, reader.shown("tokenizer.json"), "is there beside source_tokenizer.json or target_tokenizer.json",
+      throw Error(ErrorKind::format, reader.shown("tokenizer.json"),
+                  "is there beside source_tokenizer.json or target_tokenizer.json",
                   "keep those that belong to the model");
     if (encoder_reads) result.source = shared;
     if (config.decoder) result.target = shared;
@@ -205,8 +220,8 @@ Model load_model(const fs::path& folder) {
   return read_model(reader, file);
 }
 
-void save_model_folder(const fs::path& folder, const Model& model, const Tokenizer* source, const Tokenizer* target, const Task& task,
-                       WeightType type) {
+void save_model_folder(const fs::path& folder, const Model& model, const Tokenizer* source, const Tokenizer* target,
+                       const Task& task, WeightType type) {
   check(task);
   const TransformerConfig& config = model.config();
   const bool encoder_reads = config.encoder && config.encoder->vocabulary > 0;
@@ -220,10 +235,12 @@ void save_model_folder(const fs::path& folder, const Model& model, const Tokeniz
   if (source) check_size("encoder", source, config.encoder->vocabulary);
   if (target) check_size("decoder", target, config.decoder->vocabulary);
 
-  std::map<std::string, std::string> files{{"config.json", to_json(config)}, {"task.json", to_json(task)}}, metadata{{"format", "attend"}};
+  std::map<std::string, std::string> files{{"config.json", to_json(config)}, {"task.json", to_json(task)}},
+      metadata{{"format", "attend"}};
   if (source) metadata["encoder_tokenizer"] = source->fingerprint();
   if (target) metadata["decoder_tokenizer"] = target->fingerprint();
-  const bool one = (source && target) ? source->fingerprint() == target->fingerprint() : !(encoder_reads && config.decoder);
+  const bool one =
+      (source && target) ? source->fingerprint() == target->fingerprint() : !(encoder_reads && config.decoder);
   if (one) {
     add_tokenizer(files, "", source ? source : target);
   } else {

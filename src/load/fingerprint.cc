@@ -29,7 +29,8 @@ std::string fingerprint(const TokenBatch& tokens) {
   hash.number(static_cast<std::uint64_t>(tokens.items()));
   for (std::int64_t item = 0; item < tokens.items(); ++item) {
     hash.number(static_cast<std::uint64_t>(tokens.length(item)));
-    for (std::int64_t row = tokens.offsets[static_cast<std::size_t>(item)]; row < tokens.offsets[static_cast<std::size_t>(item) + 1]; ++row)
+    for (std::int64_t row = tokens.offsets[static_cast<std::size_t>(item)];
+         row < tokens.offsets[static_cast<std::size_t>(item) + 1]; ++row)
       hash.number(static_cast<std::uint32_t>(tokens.ids[static_cast<std::size_t>(row)]));
   }
   return hexadecimal(hash.value());

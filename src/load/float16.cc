@@ -27,7 +27,8 @@ std::uint16_t float_to_float16(float value) {
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));
   }
-  const std::uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);  // a carry moves into the exponent, rightly
+  const std::uint32_t rounded =
+      magnitude + 0xfffu + ((magnitude >> 13) & 1u);  // a carry moves into the exponent, rightly
   return static_cast<std::uint16_t>(sign | ((rounded >> 13) - (112u << 10)));
 }
 

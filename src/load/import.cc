@@ -31,7 +31,8 @@ class Table {
     known_keys(json, "", {"config", "parameters", "ignore", "note"});
     if (!json.contains("config") || !json["config"].is_object()) refuse("expected an object under \"config\"");
     config = config_from_json(json["config"].dump(), source_ + ": config");
-    if (!json.contains("parameters") || !json["parameters"].is_object()) refuse("expected an object under \"parameters\"");
+    if (!json.contains("parameters") || !json["parameters"].is_object())
+      refuse("expected an object under \"parameters\"");
     for (const auto& [name, value] : json["parameters"].items()) {
       std::vector<Source> sources;
       if (!value.is_array()) sources.push_back(one(name, value));
@@ -79,8 +80,10 @@ class Table {
     }
     if (value.contains("rows")) {
       const Json& rows = value["rows"];
-      const bool pair = rows.is_array() && rows.size() == 2 && rows[0].is_number_unsigned() && rows[1].is_number_unsigned();
-      if (!pair || rows[0].get<std::uint64_t>() > rows[1].get<std::uint64_t>() || rows[1].get<std::uint64_t>() > INT32_MAX)
+      const bool pair =
+          rows.is_array() && rows.size() == 2 && rows[0].is_number_unsigned() && rows[1].is_number_unsigned();
+      if (!pair || rows[0].get<std::uint64_t>() > rows[1].get<std::uint64_t>() ||
+          rows[1].get<std::uint64_t>() > INT32_MAX)
         refuse("expected [begin, end] under \"rows\"" + where);
       result.begin = rows[0].get<std::int64_t>();
       result.end = rows[1].get<std::int64_t>();
@@ -102,13 +105,15 @@ std::pair<std::string, std::string> split_layer(const std::string& name) {
 
 std::string with_layer(std::string name, const std::string& layer) {
   const std::string mark = layer_mark;
-  for (std::size_t at = name.find(mark); at != std::string::npos; at = name.find(mark, at + layer.size())) name.replace(at, mark.size(), layer);
+  for (std::size_t at = name.find(mark); at != std::string::npos; at = name.find(mark, at + layer.size()))
+    name.replace(at, mark.size(), layer);
   return name;
 }
 
 bool is_ignored(const std::string& name, const std::vector<std::string>& patterns) {
   for (const std::string& pattern : patterns)
-    if (pattern == name || (pattern.ends_with('*') && name.starts_with(pattern.substr(0, pattern.size() - 1)))) return true;
+    if (pattern == name || (pattern.ends_with('*') && name.starts_with(pattern.substr(0, pattern.size() - 1))))
+      return true;
   return false;
 }
 
@@ -125,8 +130,8 @@ Rows read_rows(const Table& table, const SafetensorsFile& file, const Source& so
   Rows result;
   const bool vector = parameter.value.shape().axes() == 1;
   if (shape.size() > 2 || (vector && shape.size() > 1))
-    table.refuse(join("tensor \"", entry.name, "\" has shape ", shape_text(entry.shape), " and cannot become parameter \"", parameter.name,
-                      "\" ", parameter.value.shape()));
+    table.refuse(join("tensor \"", entry.name, "\" has shape ", shape_text(entry.shape),
+                      " and cannot become parameter \"", parameter.name, "\" ", parameter.value.shape()));
   if (shape.size() == 2) result.rows = shape[0], result.columns = shape[1];
   else if (vector) result.rows = entry.elements, result.columns = 1;
   else result.rows = 1, result.columns = entry.elements;
@@ -136,14 +141,17 @@ Rows read_rows(const Table& table, const SafetensorsFile& file, const Source& so
     std::vector<float> turned(result.numbers.size());
     for (std::int64_t r = 0; r < result.rows; ++r)
       for (std::int64_t c = 0; c < result.columns; ++c)
-        turned[static_cast<std::size_t>(c * result.rows + r)] = result.numbers[static_cast<std::size_t>(r * result.columns + c)];
+        turned[static_cast<std::size_t>(c * result.rows + r)] =
+            result.numbers[static_cast<std::size_t>(r * result.columns + c)];
     result.numbers = std::move(turned);
     std::swap(result.rows, result.columns);
   }
   if (source.end >= 0) {
     if (source.end > result.rows)
-      table.refuse(join("rows ", source.begin, " to ", source.end, " of tensor \"", entry.name, "\" are asked for, it has ", result.rows));
-    const auto from = static_cast<std::ptrdiff_t>(source.begin * result.columns), to = static_cast<std::ptrdiff_t>(source.end * result.columns);
+      table.refuse(join("rows ", source.begin, " to ", source.end, " of tensor \"", entry.name,
+                        "\" are asked for, it has ", result.rows));
+    const auto from = static_cast<std::ptrdiff_t>(source.begin * result.columns),
+               to = static_cast<std::ptrdiff_t>(source.end * result.columns);
     result.numbers = std::vector<float>(result.numbers.begin() + from, result.numbers.begin() + to);
     result.rows = source.end - source.begin;
   }
@@ -152,7 +160,8 @@ Rows read_rows(const Table& table, const SafetensorsFile& file, const Source& so
 
 }  // namespace
 
-Model import_model(const std::filesystem::path& weights, const std::string& table_text, const std::string& table_source) {
+Model import_model(const std::filesystem::path& weights, const std::string& table_text,
+                   const std::string& table_source) {
   const Table table(table_text, table_source);
   const SafetensorsFile file(weights);
   check_amount(table.config, file, table_source);
@@ -190,7 +199,8 @@ Model import_model(const std::filesystem::path& weights, const std::string& tabl
         const std::string field = deciding_field(table.config, parameter.name, axis);
         if (!field.empty()) why += (why.empty() ? "" : ", ") + field;
       }
-      table.refuse(join("parameter \"", parameter.name, "\" is [", rows, ", ", columns, "] (", why, "), but is made of ", found));
+      table.refuse(join("parameter \"", parameter.name, "\" is [", rows, ", ", columns, "] (", why,
+                        "), but is made of ", found));
     }
     require_finite(file.source(), parameter.name, parameter.value);
     parameter.changed();
@@ -201,7 +211,8 @@ Model import_model(const std::filesystem::path& weights, const std::string& tabl
   for (const auto& [name, sources] : table.parameters) {
     if (used_rows.contains(name)) continue;
     const std::string near = nearest_name(name, names);
-    table.refuse(join("names the parameter \"", name, "\", which the model does not have"), near.empty() ? "" : join("did you mean \"", near, "\"?"));
+    table.refuse(join("names the parameter \"", name, "\", which the model does not have"),
+                 near.empty() ? "" : join("did you mean \"", near, "\"?"));
   }
   for (const SafetensorsEntry& entry : file.entries())
     if (!used_tensors.contains(entry.name) && !is_ignored(entry.name, table.ignored))

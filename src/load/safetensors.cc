@@ -70,7 +70,8 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
 
   bool number_unsigned(std::uint64_t value) override {
     if (place_ != Place::shape && place_ != Place::offsets) return unexpected("a number");
-    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return unexpected("a number too large");
+    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      return unexpected("a number too large");
     numbers_.push_back(static_cast<std::int64_t>(value));
     if (numbers_.size() > 64) refuse(join("tensor ", in_quotes(entry_.name), " has a list of more than 64 numbers"));
     return true;
@@ -83,7 +84,8 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
       return true;
     }
     if (place_ != Place::type) return unexpected("a string");
-    const auto found = std::find_if(types.begin(), types.end(), [&](const TypeName& each) { return value == each.name; });
+    const auto found =
+        std::find_if(types.begin(), types.end(), [&](const TypeName& each) { return value == each.name; });
     if (found == types.end())
       refuse(join("tensor ", in_quotes(entry_.name), " has dtype ", in_quotes(value), ", which is not supported"),
              "convert the file to F32, F16 or BF16");
@@ -140,7 +142,8 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
       entry_.shape = numbers_;
     } else {
       if (numbers_.size() != 2)
-        refuse(join("tensor ", in_quotes(entry_.name), " has ", numbers_.size(), " data_offsets, expected begin and end"));
+        refuse(
+            join("tensor ", in_quotes(entry_.name), " has ", numbers_.size(), " data_offsets, expected begin and end"));
       entry_.begin = numbers_[0];
       entry_.end = numbers_[1];
     }
@@ -166,7 +169,18 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   enum class Place {
-    start, top, metadata_object, metadata, metadata_value, tensor_object, tensor, type, shape_list, shape, offsets_list, offsets,
+    start,
+    top,
+    metadata_object,
+    metadata,
+    metadata_value,
+    tensor_object,
+    tensor,
+    type,
+    shape_list,
+    shape,
+    offsets_list,
+    offsets,
   };
 
   [[noreturn]] void refuse(const std::string& what, const char* advice = damaged) const {
@@ -176,22 +190,37 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     const char* where = "";
     const char* expected = "one JSON object";
     switch (place_) {
-      case Place::start: break;
-      case Place::top: break;
-      case Place::metadata_object: where = "__metadata__", expected = "an object of strings"; break;
+      case Place::start:
+        break;
+      case Place::top:
+        break;
+      case Place::metadata_object:
+        where = "__metadata__", expected = "an object of strings";
+        break;
       case Place::metadata:
-      case Place::metadata_value: where = "__metadata__", expected = "only strings"; break;
+      case Place::metadata_value:
+        where = "__metadata__", expected = "only strings";
+        break;
       case Place::tensor_object:
-      case Place::tensor: expected = "an object with dtype, shape and data_offsets"; break;
-      case Place::type: where = "dtype", expected = "a string"; break;
+      case Place::tensor:
+        expected = "an object with dtype, shape and data_offsets";
+        break;
+      case Place::type:
+        where = "dtype", expected = "a string";
+        break;
       case Place::shape_list:
-      case Place::shape: where = "shape", expected = "a list of sizes, 0 or above"; break;
+      case Place::shape:
+        where = "shape", expected = "a list of sizes, 0 or above";
+        break;
       case Place::offsets_list:
-      case Place::offsets: where = "data_offsets", expected = "a list of two offsets, 0 or above"; break;
+      case Place::offsets:
+        where = "data_offsets", expected = "a list of two offsets, 0 or above";
+        break;
     }
     const bool tensor = place_ >= Place::tensor_object;
-    refuse(join("the header holds ", found, tensor ? join(" at ", *where ? join(where, " of ") : "", "tensor ", in_quotes(entry_.name))
-                                                   : join(*where ? " in " : "", where),
+    refuse(join("the header holds ", found,
+                tensor ? join(" at ", *where ? join(where, " of ") : "", "tensor ", in_quotes(entry_.name))
+                       : join(*where ? " in " : "", where),
                 ", expected ", expected));
   }
   void once(bool& seen, const std::string& name, Place next) {
@@ -216,22 +245,26 @@ void check_entries(std::vector<SafetensorsEntry>& entries, std::int64_t data_byt
     bool empty = false, overflow = false;
     for (std::int64_t size : entry.shape) {
       empty = empty || size == 0;
-      overflow = overflow || __builtin_mul_overflow(bytes, size, &bytes) || __builtin_mul_overflow(entry.elements, size, &entry.elements);
+      overflow = overflow || __builtin_mul_overflow(bytes, size, &bytes) ||
+                 __builtin_mul_overflow(entry.elements, size, &entry.elements);
     }
     if (overflow && !empty)
       throw Error(ErrorKind::format, source,
-                  join("tensor ", in_quotes(entry.name), " has shape ", shape_text(entry.shape), ", more numbers than there can be"), damaged);
+                  join("tensor ", in_quotes(entry.name), " has shape ", shape_text(entry.shape),
+                       ", more numbers than there can be"),
+                  damaged);
     if (empty) entry.elements = bytes = 0;
     if (entry.begin > entry.end || entry.end > data_bytes)
       throw Error(ErrorKind::format, source,
-                  join("tensor ", in_quotes(entry.name), " lies at bytes ", entry.begin, " to ", entry.end, ", but the file holds ",
-                       data_bytes, " bytes of numbers"),
+                  join("tensor ", in_quotes(entry.name), " lies at bytes ", entry.begin, " to ", entry.end,
+                       ", but the file holds ", data_bytes, " bytes of numbers"),
                   entry.begin > entry.end ? damaged : "the file was cut short or is damaged; get it again");
     if (entry.end - entry.begin != bytes)
-      throw Error(ErrorKind::format, source,
-                  join("tensor ", in_quotes(entry.name), " of shape ", shape_text(entry.shape), " and dtype ", name_of(entry.type), " needs ",
-                       bytes, " bytes, but its data_offsets span ", entry.end - entry.begin),
-                  damaged);
+      throw Error(
+          ErrorKind::format, source,
+          join("tensor ", in_quotes(entry.name), " of shape ", shape_text(entry.shape), " and dtype ",
+               name_of(entry.type), " needs ", bytes, " bytes, but its data_offsets span ", entry.end - entry.begin),
+          damaged);
   }
 
   std::vector<const SafetensorsEntry*> places;
@@ -243,16 +276,21 @@ void check_entries(std::vector<SafetensorsEntry>& entries, std::int64_t data_byt
   const SafetensorsEntry* before = nullptr;
   for (const SafetensorsEntry* entry : places) {
     if (entry->begin < at)
-      throw Error(ErrorKind::format, source, join("tensors ", in_quotes(before->name), " and ", in_quotes(entry->name), " overlap at byte ", entry->begin),
-                  damaged);
+      throw Error(
+          ErrorKind::format, source,
+          join("tensors ", in_quotes(before->name), " and ", in_quotes(entry->name), " overlap at byte ", entry->begin),
+          damaged);
     if (entry->begin > at)
-      throw Error(ErrorKind::format, source,
-                  join("bytes ", at, " to ", entry->begin, " before tensor ", in_quotes(entry->name), " belong to no tensor"), damaged);
+      throw Error(
+          ErrorKind::format, source,
+          join("bytes ", at, " to ", entry->begin, " before tensor ", in_quotes(entry->name), " belong to no tensor"),
+          damaged);
     at = entry->end;
     before = entry;
   }
   if (at != data_bytes)
-    throw Error(ErrorKind::format, source, join(data_bytes - at, " bytes after the last tensor belong to no tensor"), damaged);
+    throw Error(ErrorKind::format, source, join(data_bytes - at, " bytes after the last tensor belong to no tensor"),
+                damaged);
 
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   for (std::size_t i = 1; i < entries.size(); ++i)
@@ -319,7 +357,8 @@ struct SafetensorsFile::State {
       if (done < 0 && errno == EINTR) continue;
       if (done < 0) throw Error(ErrorKind::file, source, join("cannot read: ", std::strerror(errno)));
       if (done == 0)
-        throw Error(ErrorKind::file, source, join("ends at byte ", offset, " although it had ", size, " bytes when it was opened"),
+        throw Error(ErrorKind::file, source,
+                    join("ends at byte ", offset, " although it had ", size, " bytes when it was opened"),
                     "another program is writing to it; try again when that is done");
       target += done;
       offset += done;
@@ -334,11 +373,15 @@ struct SafetensorsFile::State {
     read_at(0, length_bytes.data(), 8);
     const auto length = number_at<std::uint64_t>(length_bytes.data(), 0);
     if (length > static_cast<std::uint64_t>(longest_header))
-      throw Error(ErrorKind::format, source, join("says its header has ", length, " bytes, more than the limit of ", longest_header), damaged);
+      throw Error(ErrorKind::format, source,
+                  join("says its header has ", length, " bytes, more than the limit of ", longest_header), damaged);
     if (length > static_cast<std::uint64_t>(size - 8))
-      throw Error(ErrorKind::format, source, join("says its header has ", length, " bytes, but only ", size - 8, " follow"),
+      throw Error(ErrorKind::format, source,
+                  join("says its header has ", length, " bytes, but only ", size - 8, " follow"),
                   "the file was cut short or is damaged; get it again");
-    if (length < 2) throw Error(ErrorKind::format, source, join("says its header has ", length, " bytes, 2 at least are needed"), damaged);
+    if (length < 2)
+      throw Error(ErrorKind::format, source, join("says its header has ", length, " bytes, 2 at least are needed"),
+                  damaged);
     std::string header(length, '\0');
     read_at(8, header.data(), static_cast<std::int64_t>(length));
     if (header[0] != '{') throw Error(ErrorKind::format, source, "the header does not begin with {", damaged);
@@ -369,7 +412,8 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : state_(std
   struct stat status {};
   if (state_->descriptor < 0 || ::fstat(state_->descriptor, &status) != 0)
     throw Error(ErrorKind::file, state_->source, join("cannot open: ", std::strerror(errno)));
-  if (!S_ISREG(status.st_mode)) throw Error(ErrorKind::file, state_->source, "is not a file", "give the path of a .safetensors file");
+  if (!S_ISREG(status.st_mode))
+    throw Error(ErrorKind::file, state_->source, "is not a file", "give the path of a .safetensors file");
   state_->size = status.st_size;
   state_->read_header();
 }
@@ -390,14 +434,16 @@ const std::map<std::string, std::string>& SafetensorsFile::metadata() const { re
 const std::string& SafetensorsFile::source() const { return state_->source; }
 
 bool SafetensorsFile::has(const std::string& name) const {
-  const auto found = std::lower_bound(state_->entries.begin(), state_->entries.end(), name,
-                                      [](const SafetensorsEntry& entry, const std::string& key) { return entry.name < key; });
+  const auto found =
+      std::lower_bound(state_->entries.begin(), state_->entries.end(), name,
+                       [](const SafetensorsEntry& entry, const std::string& key) { return entry.name < key; });
   return found != state_->entries.end() && found->name == name;
 }
 
 const SafetensorsEntry& SafetensorsFile::entry(const std::string& name) const {
-  const auto found = std::lower_bound(state_->entries.begin(), state_->entries.end(), name,
-                                      [](const SafetensorsEntry& entry, const std::string& key) { return entry.name < key; });
+  const auto found =
+      std::lower_bound(state_->entries.begin(), state_->entries.end(), name,
+                       [](const SafetensorsEntry& entry, const std::string& key) { return entry.name < key; });
   if (found != state_->entries.end() && found->name == name) return *found;
   std::vector<std::string> names;
   for (const SafetensorsEntry& entry : state_->entries) names.push_back(entry.name);
@@ -408,8 +454,9 @@ const SafetensorsEntry& SafetensorsFile::entry(const std::string& name) const {
 
 void SafetensorsFile::read(const SafetensorsEntry& entry, std::span<float> values) const {
   if (static_cast<std::int64_t>(values.size()) != entry.elements)
-    throw Error(ErrorKind::argument, "SafetensorsFile::read",
-                join("tensor ", in_quotes(entry.name), " has ", entry.elements, " numbers, room is given for ", values.size()));
+    throw Error(
+        ErrorKind::argument, "SafetensorsFile::read",
+        join("tensor ", in_quotes(entry.name), " has ", entry.elements, " numbers, room is given for ", values.size()));
   float* out = values.data();
   switch (entry.type) {
     case NumberType::float32:
@@ -428,8 +475,9 @@ void SafetensorsFile::read(const SafetensorsEntry& entry, std::span<float> value
         for (std::int64_t i = 0; i < count; ++i) out[first + i] = bfloat16_to_float(number_at<std::uint16_t>(bytes, i));
       });
     default:
-      throw Error(ErrorKind::format, state_->source,
-                  join("tensor ", in_quotes(entry.name), " holds ", name_of(entry.type), ", expected F32, F16, BF16 or F64"));
+      throw Error(
+          ErrorKind::format, state_->source,
+          join("tensor ", in_quotes(entry.name), " holds ", name_of(entry.type), ", expected F32, F16, BF16 or F64"));
   }
 }
 
@@ -438,14 +486,25 @@ Tensor SafetensorsFile::tensor(const std::string& name) const {
   const auto& sizes = found.shape;
   Shape shape;
   switch (sizes.size()) {
-    case 0: shape = {1}; break;
-    case 1: shape = {sizes[0]}; break;
-    case 2: shape = {sizes[0], sizes[1]}; break;
-    case 3: shape = {sizes[0], sizes[1], sizes[2]}; break;
-    case 4: shape = {sizes[0], sizes[1], sizes[2], sizes[3]}; break;
+    case 0:
+      shape = {1};
+      break;
+    case 1:
+      shape = {sizes[0]};
+      break;
+    case 2:
+      shape = {sizes[0], sizes[1]};
+      break;
+    case 3:
+      shape = {sizes[0], sizes[1], sizes[2]};
+      break;
+    case 4:
+      shape = {sizes[0], sizes[1], sizes[2], sizes[3]};
+      break;
     default:
-      throw Error(ErrorKind::format, state_->source,
-                  join("tensor ", in_quotes(name), " has ", sizes.size(), " axes ", shape_text(sizes), ", at most 4 are read"));
+      throw Error(
+          ErrorKind::format, state_->source,
+          join("tensor ", in_quotes(name), " has ", sizes.size(), " axes ", shape_text(sizes), ", at most 4 are read"));
   }
   Tensor value = Tensor::empty(shape);
   read(found, {value.data(), static_cast<std::size_t>(found.elements)});
@@ -462,21 +521,38 @@ std::vector<std::int64_t> SafetensorsFile::integers(const std::string& name) con
         const auto value = number_at<Number>(bytes, i);
         if constexpr (std::is_same_v<Number, std::uint64_t>)
           if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
-            throw Error(ErrorKind::format, state_->source, join("tensor ", in_quotes(name), " holds ", value, ", too large to read"));
+            throw Error(ErrorKind::format, state_->source,
+                        join("tensor ", in_quotes(name), " holds ", value, ", too large to read"));
         values[static_cast<std::size_t>(first + i)] = static_cast<std::int64_t>(value);
       }
     });
   };
   switch (found.type) {
     case NumberType::boolean:
-    case NumberType::uint8: collect(std::uint8_t{}); break;
-    case NumberType::int8: collect(std::int8_t{}); break;
-    case NumberType::int16: collect(std::int16_t{}); break;
-    case NumberType::uint16: collect(std::uint16_t{}); break;
-    case NumberType::int32: collect(std::int32_t{}); break;
-    case NumberType::uint32: collect(std::uint32_t{}); break;
-    case NumberType::int64: collect(std::int64_t{}); break;
-    case NumberType::uint64: collect(std::uint64_t{}); break;
+    case NumberType::uint8:
+      collect(std::uint8_t{});
+      break;
+    case NumberType::int8:
+      collect(std::int8_t{});
+      break;
+    case NumberType::int16:
+      collect(std::int16_t{});
+      break;
+    case NumberType::uint16:
+      collect(std::uint16_t{});
+      break;
+    case NumberType::int32:
+      collect(std::int32_t{});
+      break;
+    case NumberType::uint32:
+      collect(std::uint32_t{});
+      break;
+    case NumberType::int64:
+      collect(std::int64_t{});
+      break;
+    case NumberType::uint64:
+      collect(std::uint64_t{});
+      break;
     default:
       throw Error(ErrorKind::format, state_->source,
                   join("tensor ", in_quotes(name), " holds ", name_of(found.type), ", expected an integer type"));
@@ -491,8 +567,8 @@ void require_finite(const std::string& source, const std::string& name, const Te
     for (std::int64_t column = 0; column < width; ++column)
       if (!std::isfinite(numbers[column]))
         throw Error(ErrorKind::numeric, source,
-                    join("tensor ", in_quotes(name), " holds ", std::isnan(numbers[column]) ? "NaN" : "infinity", " at ",
-                         index_text(row * width + column, value.shape())),
+                    join("tensor ", in_quotes(name), " holds ", std::isnan(numbers[column]) ? "NaN" : "infinity",
+                         " at ", index_text(row * width + column, value.shape())),
                     "the file is damaged, or the training that made it diverged");
   }
 }
@@ -502,7 +578,8 @@ namespace {
 using Take = std::function<void(std::string_view)>;
 
 // Calls `take` with header and numbers, in pieces.
-void produce(std::vector<NamedTensor>& tensors, const std::map<std::string, std::string>& metadata, const std::string& source, const Take& take) {
+void produce(std::vector<NamedTensor>& tensors, const std::map<std::string, std::string>& metadata,
+             const std::string& source, const Take& take) {
   std::sort(tensors.begin(), tensors.end(), [](const NamedTensor& a, const NamedTensor& b) {
     const std::int64_t a_bytes = bytes_of(a.type), b_bytes = bytes_of(b.type);
     return a_bytes != b_bytes ? a_bytes > b_bytes : a.name < b.name;
@@ -513,11 +590,14 @@ void produce(std::vector<NamedTensor>& tensors, const std::map<std::string, std:
   std::int64_t at = 0;
   for (const NamedTensor& tensor : tensors) {
     if (tensor.type != NumberType::float32 && tensor.type != NumberType::float16 && tensor.type != NumberType::bfloat16)
-      throw Error(ErrorKind::argument, source, join("tensor ", in_quotes(tensor.name), " is to be written as ", name_of(tensor.type)),
+      throw Error(ErrorKind::argument, source,
+                  join("tensor ", in_quotes(tensor.name), " is to be written as ", name_of(tensor.type)),
                   "F32, F16 and BF16 can be written");
-    if (!tensor.value.defined()) throw Error(ErrorKind::argument, source, join("tensor ", in_quotes(tensor.name), " is undefined"));
+    if (!tensor.value.defined())
+      throw Error(ErrorKind::argument, source, join("tensor ", in_quotes(tensor.name), " is undefined"));
     if (tensor.name == "__metadata__" || header.contains(tensor.name))
-      throw Error(ErrorKind::argument, source, join("tensor name ", in_quotes(tensor.name), " is given twice or reserved"));
+      throw Error(ErrorKind::argument, source,
+                  join("tensor name ", in_quotes(tensor.name), " is given twice or reserved"));
     nlohmann::json shape = nlohmann::json::array();
     for (int axis = 0; axis < tensor.value.shape().axes(); ++axis) shape.push_back(tensor.value.shape()[axis]);
     const std::int64_t end = at + tensor.value.elements() * bytes_of(tensor.type);
@@ -532,7 +612,9 @@ void produce(std::vector<NamedTensor>& tensors, const std::map<std::string, std:
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');
   if (static_cast<std::int64_t>(text.size()) > SafetensorsFile::longest_header)
-    throw Error(ErrorKind::argument, source, join("the header would have ", text.size(), " bytes, more than the limit of ", SafetensorsFile::longest_header));
+    throw Error(ErrorKind::argument, source,
+                join("the header would have ", text.size(), " bytes, more than the limit of ",
+                     SafetensorsFile::longest_header));
   const std::uint64_t length = text.size();
   std::array<char, 8> length_bytes{};
   std::memcpy(length_bytes.data(), &length, 8);
@@ -554,8 +636,8 @@ void produce(std::vector<NamedTensor>& tensors, const std::map<std::string, std:
         const std::uint16_t bits = half ? float_to_float16(numbers[i]) : float_to_bfloat16(numbers[i]);
         if (std::isfinite(numbers[i]) && !std::isfinite(half ? float16_to_float(bits) : bfloat16_to_float(bits)))
           throw Error(ErrorKind::numeric, source,
-                      join("tensor ", in_quotes(tensor.name), " holds ", numbers[i], " at ", index_text(row * width + i, tensor.value.shape()),
-                           ", too large for ", name_of(tensor.type)),
+                      join("tensor ", in_quotes(tensor.name), " holds ", numbers[i], " at ",
+                           index_text(row * width + i, tensor.value.shape()), ", too large for ", name_of(tensor.type)),
                       half ? "save as F32 or BF16" : "save as F32");
         halves[static_cast<std::size_t>(i)] = bits;
       }

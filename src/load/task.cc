@@ -9,10 +9,13 @@ namespace {
 
 // The structured binding names every member: a member added to the struct does not compile until it is in the table.
 std::vector<Field> fields_of(Task& task) {
-  auto& [kind, languages, target_tags, source_begin, source_end, lines, classes, image_height, image_width, patch] = task;
+  auto& [kind, languages, target_tags, source_begin, source_end, lines, classes, image_height, image_width, patch] =
+      task;
   return {
       {"kind",
-       choice(kind, {{Task::Kind::translate, "translate"}, {Task::Kind::generate, "generate"}, {Task::Kind::classify, "classify"}}),
+       choice(kind, {{Task::Kind::translate, "translate"},
+                     {Task::Kind::generate, "generate"},
+                     {Task::Kind::classify, "classify"}}),
        "what the model is for"},
       {"languages", &languages, "languages it knows"},
       {"target_tags", &target_tags, "piece put before the source for each target language"},
@@ -44,11 +47,13 @@ void check(const Task& task) {
       refuse("target_tags", join("has a tag for ", language, ", which is not among languages"));
     if (tag.empty()) refuse("target_tags", join("has an empty tag for ", language));
   }
-  if (task.kind == Task::Kind::classify && task.classes.empty()) refuse("classes", "is empty, expected a name for each class");
+  if (task.kind == Task::Kind::classify && task.classes.empty())
+    refuse("classes", "is empty, expected a name for each class");
   const bool image = task.image_height || task.image_width || task.patch;
   if (image && (task.patch < 1 || task.image_height < 1 || task.image_width < 1 || task.image_height % task.patch ||
                 task.image_width % task.patch))
-    refuse("patch", join("is ", task.patch, ", expected a divisor of image_height ", task.image_height, " and image_width ", task.image_width));
+    refuse("patch", join("is ", task.patch, ", expected a divisor of image_height ", task.image_height,
+                         " and image_width ", task.image_width));
 }
 
 std::string to_json(const Task& task) {
@@ -62,7 +67,8 @@ Task task_from_json(const std::string& text, const std::string& source) {
   try {
     check(task);
   } catch (const Error& error) {
-    throw Error(error.kind(), source + ": " + error.where().substr(error.where().find('.') + 1), error.what_happened(), error.advice());
+    throw Error(error.kind(), source + ": " + error.where().substr(error.where().find('.') + 1), error.what_happened(),
+                error.advice());
   }
   return task;
 }

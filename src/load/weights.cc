@@ -68,7 +68,9 @@ std::string field_value(const TransformerConfig& config, const std::string& fiel
     if (name == "vocabulary") return join(each->vocabulary);
     if (name == "input_width") return join(each->input_width);
     if (name == "layers") return join(each->layers);
-    const bool yes = name == "class_token" ? each->class_token : name == "embedding_norm" ? each->embedding_norm : each->final_norm;
+    const bool yes = name == "class_token"      ? each->class_token
+                     : name == "embedding_norm" ? each->embedding_norm
+                                                : each->final_norm;
     return std::string(yes ? "true" : "false");
   };
   if (field.starts_with("encoder.")) return stack(config.encoder, field.substr(8));
@@ -81,7 +83,9 @@ std::string field_value(const TransformerConfig& config, const std::string& fiel
   return text.substr(value, text.find_first_of(",\n", value) - value);
 }
 
-std::string in_quotes(const std::string& name) { return '"' + (name.size() > 100 ? name.substr(0, 97) + "..." : name) + '"'; }
+std::string in_quotes(const std::string& name) {
+  return '"' + (name.size() > 100 ? name.substr(0, 97) + "..." : name) + '"';
+}
 
 bool same(const std::vector<std::int64_t>& sizes, const Shape& shape) {
   if (static_cast<int>(sizes.size()) != shape.axes()) return false;
@@ -109,7 +113,8 @@ std::string deciding_field(const TransformerConfig& config, const std::string& p
   if (axis < 0 && known_stack) {
     const std::string rest = parameter.substr(stack.size() + 1);
     if (!of_stack) return join("there is no ", stack);
-    if (!rest.empty() && rest[0] >= '0' && rest[0] <= '9' && std::strtoll(rest.c_str(), nullptr, 10) >= of_stack->layers)
+    if (!rest.empty() && rest[0] >= '0' && rest[0] <= '9' &&
+        std::strtoll(rest.c_str(), nullptr, 10) >= of_stack->layers)
       fields = "?.layers";
     if (rest.find(".cross.") != std::string::npos && !config.encoder) return "there is no encoder";
   }
@@ -134,7 +139,8 @@ void check_amount(const TransformerConfig& config, const SafetensorsFile& file, 
   constexpr double small_excess = 1 << 20;
   if (needed > 2 * held + small_excess)
     throw Error(ErrorKind::config, file.source(),
-                join("holds ", static_cast<std::int64_t>(held), " numbers, ", config_source, " describes a model of ", static_cast<std::int64_t>(needed)),
+                join("holds ", static_cast<std::int64_t>(held), " numbers, ", config_source, " describes a model of ",
+                     static_cast<std::int64_t>(needed)),
                 two_models);
 }
 
@@ -148,32 +154,36 @@ void read_weights(Model& model, const SafetensorsFile& file, const std::string& 
     if (!file.has(parameter.name)) {
       const std::string why = deciding_field(config, parameter.name, -1);
       throw Error(ErrorKind::config, file.source(),
-                  join("has no tensor ", in_quotes(parameter.name), ", which ", config_source, " asks for", why.empty() ? "" : join(" (", why, ")")),
+                  join("has no tensor ", in_quotes(parameter.name), ", which ", config_source, " asks for",
+                       why.empty() ? "" : join(" (", why, ")")),
                   two_models);
     }
     const SafetensorsEntry& entry = file.entry(parameter.name);
     if (same(entry.shape, parameter.value.shape())) continue;
     std::string why;
-    for (int axis = 0; axis < parameter.value.shape().axes() && static_cast<int>(entry.shape.size()) == parameter.value.shape().axes(); ++axis)
+    for (int axis = 0; axis < parameter.value.shape().axes() &&
+                       static_cast<int>(entry.shape.size()) == parameter.value.shape().axes();
+         ++axis)
       if (entry.shape[static_cast<std::size_t>(axis)] != parameter.value.shape()[axis]) {
         const std::string field = deciding_field(config, parameter.name, axis);
         if (!field.empty()) why += (why.empty() ? "" : ", ") + field;
       }
     throw Error(ErrorKind::config, file.source(),
-                join("tensor ", in_quotes(parameter.name), " has shape ", shape_text(entry.shape), ", ", config_source, " asks for ",
-                     parameter.value.shape(), why.empty() ? "" : join(" (", why, ")")),
+                join("tensor ", in_quotes(parameter.name), " has shape ", shape_text(entry.shape), ", ", config_source,
+                     " asks for ", parameter.value.shape(), why.empty() ? "" : join(" (", why, ")")),
                 two_models);
   }
   for (const SafetensorsEntry& entry : file.entries()) {
     if (known.contains(entry.name)) continue;
     const std::string why = deciding_field(config, entry.name, -1);
     throw Error(ErrorKind::config, file.source(),
-                join("holds tensor ", in_quotes(entry.name), " ", shape_text(entry.shape), ", for which ", config_source, " has no place",
-                     why.empty() ? "" : join(" (", why, ")")),
+                join("holds tensor ", in_quotes(entry.name), " ", shape_text(entry.shape), ", for which ",
+                     config_source, " has no place", why.empty() ? "" : join(" (", why, ")")),
                 two_models);
   }
   for (Parameter& parameter : model.parameters()) {
-    file.read(file.entry(parameter.name), {parameter.value.data(), static_cast<std::size_t>(parameter.value.elements())});
+    file.read(file.entry(parameter.name),
+              {parameter.value.data(), static_cast<std::size_t>(parameter.value.elements())});
     require_finite(file.source(), parameter.name, parameter.value);
     parameter.changed();
   }
@@ -182,7 +192,8 @@ void read_weights(Model& model, const SafetensorsFile& file, const std::string& 
 void ParameterMean::add(const Model& model) {
   const std::vector<Parameter>& parameters = model.parameters();
   if (count_ == 0)
-    for (const Parameter& parameter : parameters) sums_.emplace_back(static_cast<std::size_t>(parameter.value.elements()), 0.0);
+    for (const Parameter& parameter : parameters)
+      sums_.emplace_back(static_cast<std::size_t>(parameter.value.elements()), 0.0);
   for (std::size_t i = 0; i < parameters.size(); ++i)
     for (std::size_t j = 0; j < sums_[i].size(); ++j) sums_[i][j] += parameters[i].value.data()[j];
   ++count_;
@@ -205,7 +216,8 @@ Model average_weights(std::span<const std::filesystem::path> folders) {
   for (const auto& folder : folders.subspan(1)) {
     const Model other = load_model(folder);
     if (other.config() != model.config())
-      throw Error(ErrorKind::config, (folder / "config.json").string(), join("differs from ", (folders[0] / "config.json").string()),
+      throw Error(ErrorKind::config, (folder / "config.json").string(),
+                  join("differs from ", (folders[0] / "config.json").string()),
                   "only checkpoints of one model can be averaged");
     mean.add(other);
   }

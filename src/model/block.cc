@@ -17,7 +17,9 @@ std::uint64_t next_seed(StackRun& run) {
   return mix_bits(run.options.dropout_seed ^ mix_bits(stack + run.dropouts++));
 }
 
-float probability(const StackRun& run, double of_config) { return run.options.dropout ? static_cast<float>(of_config) : 0.0f; }
+float probability(const StackRun& run, double of_config) {
+  return run.options.dropout ? static_cast<float>(of_config) : 0.0f;
+}
 
 // A norm, and the site of its deviations. Where a probe left these alone, the norm is the plain one, to the bit and to the
 // tape.
@@ -88,7 +90,8 @@ PlacedEdits place_edits(const Place& place, std::size_t items) {
   PlacedEdits placed;
   if (!place.run.options.probe) return placed;
   const std::span<const std::int64_t> numbers = place.run.options.item_numbers;
-  const std::vector<ScoreEdit> given = place.run.options.probe->score_edits(place.run.stack.kind, place.layer, place.part);
+  const std::vector<ScoreEdit> given =
+      place.run.options.probe->score_edits(place.run.stack.kind, place.layer, place.part);
   placed.given = given.size();
   const auto add = [&](std::size_t source, std::int64_t item) {
     placed.edits.push_back(given[source]);
@@ -102,14 +105,15 @@ PlacedEdits place_edits(const Place& place, std::size_t items) {
       continue;
     }
     for (std::size_t item = 0; item < items; ++item)
-      if ((numbers.empty() ? static_cast<std::int64_t>(item) : numbers[item]) == number) add(source, static_cast<std::int64_t>(item));
+      if ((numbers.empty() ? static_cast<std::int64_t>(item) : numbers[item]) == number)
+        add(source, static_cast<std::int64_t>(item));
   }
   return placed;
 }
 
 // attention(), where an edit that cannot be made is refused with the name of the place.
-Tensor attention_at(const Place& place, const Tensor& query, const Tensor& key, const Tensor& value, const AttentionInput& input,
-                    Tensor* log_sum_exp) {
+Tensor attention_at(const Place& place, const Tensor& query, const Tensor& key, const Tensor& value,
+                    const AttentionInput& input, Tensor* log_sum_exp) {
   try {
     return attention(query, key, value, input, log_sum_exp);
   } catch (const Error& error) {
@@ -120,13 +124,15 @@ Tensor attention_at(const Place& place, const Tensor& query, const Tensor& key, 
 }
 
 // Runs attention and the sites around it: scores and weights of the heads asked for, head outputs, head factors.
-Tensor attend_heads(const Place& place, const Tensor& query, const Tensor& key, const Tensor& value, AttentionInput& input) {
+Tensor attend_heads(const Place& place, const Tensor& query, const Tensor& key, const Tensor& value,
+                    AttentionInput& input) {
   Probe* probe = place.run.options.probe;
   const Site scores_site = place.site(Point::scores), weights_site = place.site(Point::weights);
   const bool scores_wanted = probe && probe->wants(scores_site), weights_wanted = probe && probe->wants(weights_site);
   std::vector<Tensor> scores, weights;
   if (scores_wanted || weights_wanted) {
-    const std::uint64_t heads = (scores_wanted ? probe->heads(scores_site) : 0) | (weights_wanted ? probe->heads(weights_site) : 0);
+    const std::uint64_t heads =
+        (scores_wanted ? probe->heads(scores_site) : 0) | (weights_wanted ? probe->heads(weights_site) : 0);
     for (std::size_t item = 0; item < input.items.size(); ++item) {
       const std::int64_t queries = input.items[item].queries, keys = input.items[item].keys;
       if (scores_wanted) scores.push_back(Tensor::zeros({input.query_heads, queries, keys}));
@@ -159,9 +165,10 @@ Tensor attend_heads(const Place& place, const Tensor& query, const Tensor& key, 
   Tensor output = attention_at(place, query, key, value, input, statistics ? statistics->log_sum_exp() : nullptr);
 
   if (statistics)
-    probe->visit_statistics({{weights_site, -1, place.run.offsets, place.run.first_positions, place.run.options.item_numbers},
-                             statistics->result(),
-                             {query, key, statistics->result().log_sum_exp, input, nullptr}});
+    probe->visit_statistics(
+        {{weights_site, -1, place.run.offsets, place.run.first_positions, place.run.options.item_numbers},
+         statistics->result(),
+         {query, key, statistics->result().log_sum_exp, input, nullptr}});
   if (placed.given > 0) {
     std::vector<std::int64_t> counts(placed.given, 0);
     for (std::size_t i = 0; i < placed_counts.size(); ++i) counts[placed.sources[i]] += placed_counts[i];
@@ -169,7 +176,9 @@ Tensor attend_heads(const Place& place, const Tensor& query, const Tensor& key, 
   }
   for (std::size_t item = 0; item < input.items.size(); ++item) {
     const auto visit_matrix = [&](const Site& site, Tensor& matrix) {
-      probe->visit({site, static_cast<std::int64_t>(item), place.run.offsets, place.run.first_positions, place.run.options.item_numbers}, matrix);
+      probe->visit({site, static_cast<std::int64_t>(item), place.run.offsets, place.run.first_positions,
+                    place.run.options.item_numbers},
+                   matrix);
     };
     if (scores_wanted) visit_matrix(scores_site, scores[item]);
     if (weights_wanted) visit_matrix(weights_site, weights[item]);
@@ -195,7 +204,8 @@ Tensor attend_heads(const Place& place, const Tensor& query, const Tensor& key, 
 Tensor rotated(const Place& place, const Tensor& before_visit, Tensor x, std::int64_t heads, Point point) {
   const TransformerConfig& config = place.run.parts.config;
   if (x.storage_number() != before_visit.storage_number()) x = scale(x, 1);
-  x = rotate_heads(x, heads, config.rotary_width(), config.rotary_pairing, place.run.parts.rotation, place.run.positions);
+  x = rotate_heads(x, heads, config.rotary_width(), config.rotary_pairing, place.run.parts.rotation,
+                   place.run.positions);
   place.visit(point, x);
   return x;
 }
@@ -213,7 +223,8 @@ std::vector<AskedRows> asked_rows(const StackRun& run, int layer) {
     for (const std::int64_t row : run.range.queries) asked.push_back({0, row, 1});
   } else if (run.range.last_rows > 0 && layer + 1 == static_cast<int>(run.stack.blocks.size())) {
     for (std::size_t item = 0; item + 1 < run.offsets.size(); ++item) {
-      const std::int64_t length = run.offsets[item + 1] - run.offsets[item], count = std::min(length, run.range.last_rows);
+      const std::int64_t length = run.offsets[item + 1] - run.offsets[item],
+                         count = std::min(length, run.range.last_rows);
       asked.push_back({item, length - count, count});
     }
   }
@@ -236,7 +247,8 @@ Tensor project(const Place& place, const NormParts& norm, const LinearParts& wei
 Tensor self_attention(StackRun& run, int layer, const AttentionParts& parts, Tensor x) {
   const Place place{run, layer, Part::self};
   const TransformerConfig& config = run.parts.config;
-  const std::int64_t query_width = config.heads * config.head_width(), key_width = config.key_head_count() * config.head_width();
+  const std::int64_t query_width = config.heads * config.head_width(),
+                     key_width = config.key_head_count() * config.head_width();
 
   const Tensor all = project(place, parts.norm, parts.query_key_value, x);
   const Tensor fused[3] = {all.columns(0, query_width), all.columns(query_width, key_width),
@@ -262,7 +274,8 @@ Tensor self_attention(StackRun& run, int layer, const AttentionParts& parts, Ten
   }
   std::vector<AskedRows> asked = asked_rows(run, layer);
   const bool all_rows = asked.empty();
-  for (std::size_t item = 0; item < items && all_rows; ++item) asked.push_back({item, 0, run.offsets[item + 1] - run.offsets[item]});
+  for (std::size_t item = 0; item < items && all_rows; ++item)
+    asked.push_back({item, 0, run.offsets[item + 1] - run.offsets[item]});
   std::vector<std::int64_t> rows, offsets{0};
   for (const auto& [item, begin, count] : asked) {
     AttentionItem one;
@@ -350,10 +363,9 @@ Tensor feed_forward(StackRun& run, int layer, const FeedForwardParts& parts, con
   const Tensor normed = enter(place, parts.norm, x);
   Tensor inner;
   if (config.gated)
-    inner = gate(linear(normed, parts.gate.weight, parts.gate.bias), linear(normed, parts.inner.weight, parts.inner.bias),
-                 config.activation);
-  else
-    inner = linear(normed, parts.inner.weight, parts.inner.bias, config.activation);
+    inner = gate(linear(normed, parts.gate.weight, parts.gate.bias),
+                 linear(normed, parts.inner.weight, parts.inner.bias), config.activation);
+  else inner = linear(normed, parts.inner.weight, parts.inner.bias, config.activation);
   place.visit(Point::inner, inner);
   if (const float drop = probability(run, config.inner_dropout); drop > 0) inner = dropout(inner, drop, next_seed(run));
   return leave(place, parts.norm, x, linear(inner, parts.output.weight, parts.output.bias));
@@ -395,7 +407,8 @@ AttentionInput attention_rules(const Model::Parts& parts, const StackParts& stac
 
 void check_item_numbers(const char* operation, const RunOptions& options, std::int64_t items) {
   if (!options.item_numbers.empty() && static_cast<std::int64_t>(options.item_numbers.size()) != items)
-    throw Error(ErrorKind::argument, operation, join(options.item_numbers.size(), " item numbers are given for ", items, " items"));
+    throw Error(ErrorKind::argument, operation,
+                join(options.item_numbers.size(), " item numbers are given for ", items, " items"));
 }
 
 void visit_site(const RunOptions& options, const Site& site, std::span<const std::int64_t> offsets,
@@ -404,11 +417,13 @@ void visit_site(const RunOptions& options, const Site& site, std::span<const std
   const Shape before = value.shape();
   options.probe->visit({site, -1, offsets, first_positions, options.item_numbers}, value);
   if (!(value.shape() == before))
-    throw Error(ErrorKind::shape, name_of(site), join("a probe replaced ", before, " by ", value.shape()), "keep the shape");
+    throw Error(ErrorKind::shape, name_of(site), join("a probe replaced ", before, " by ", value.shape()),
+                "keep the shape");
 }
 
 Tensor embed_tokens(StackRun& run, std::span<const std::int32_t> ids) {
-  return finish_embedding(run, embed(run.stack.embedding.value(), ids, static_cast<float>(run.parts.config.embedding_scale)));
+  return finish_embedding(
+      run, embed(run.stack.embedding.value(), ids, static_cast<float>(run.parts.config.embedding_scale)));
 }
 
 Tensor embed_features(StackRun& run, const Tensor& features, std::span<const std::int64_t> offsets) {
@@ -427,9 +442,11 @@ Tensor embed_features(StackRun& run, const Tensor& features, std::span<const std
 
 Tensor run_stack(StackRun& run, Tensor x) {
   const StackKind kind = run.stack.kind;
-  check_item_numbers(kind == StackKind::encoder ? "encoder" : "decoder", run.options, static_cast<std::int64_t>(run.offsets.size()) - 1);
+  check_item_numbers(kind == StackKind::encoder ? "encoder" : "decoder", run.options,
+                     static_cast<std::int64_t>(run.offsets.size()) - 1);
   const StackRange& range = run.range;
-  if (run.embeds) visit_site(run.options, {kind, -1, Part::block, Point::embedded}, run.offsets, run.first_positions, x);
+  if (run.embeds)
+    visit_site(run.options, {kind, -1, Part::block, Point::embedded}, run.offsets, run.first_positions, x);
   for (int layer = range.first_layer; layer < run.end_layer(); ++layer) {
     const BlockParts& block = run.stack.blocks[static_cast<std::size_t>(layer)];
     const Place place{run, layer, Part::block};
@@ -443,7 +460,8 @@ Tensor run_stack(StackRun& run, Tensor x) {
     place.visit(Point::output, x);
   }
   if (range.end_layer >= 0) return x;
-  if (run.stack.config.final_norm) x = normalize(run, {kind, -1, Part::block, Point::final_deviation}, run.stack.final_norm, x);
+  if (run.stack.config.final_norm)
+    x = normalize(run, {kind, -1, Part::block, Point::final_deviation}, run.stack.final_norm, x);
   visit_site(run.options, {kind, -1, Part::block, Point::final_norm}, run.offsets, run.first_positions, x);
   return x;
 }

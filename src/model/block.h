@@ -15,14 +15,14 @@ struct StackRun {
   const Model::Parts& parts;
   const StackParts& stack;
   const RunOptions& options;
-  std::vector<std::int64_t> offsets;                  // first row of each item, and the end
-  std::vector<std::int32_t> positions;                // of every row, from 0 for the first token of its item
-  const States* memory = nullptr;                     // cross-attention over these rows,
-  std::span<KvCache* const> caches;                   // or, when decoding, over the caches' shared memory
-  std::uint64_t dropouts = 0;                         // drawn so far; each place and step has a seed of its own
-  std::vector<std::int64_t> first_positions = {};     // of each item's first row, when decoding after caches
-  StackRange range = {};                              // which part of the stack is run
-  bool embeds = true;                                 // the rows come from an embedding, not from another run
+  std::vector<std::int64_t> offsets;               // first row of each item, and the end
+  std::vector<std::int32_t> positions;             // of every row, from 0 for the first token of its item
+  const States* memory = nullptr;                  // cross-attention over these rows,
+  std::span<KvCache* const> caches;                // or, when decoding, over the caches' shared memory
+  std::uint64_t dropouts = 0;                      // drawn so far; each place and step has a seed of its own
+  std::vector<std::int64_t> first_positions = {};  // of each item's first row, when decoding after caches
+  StackRange range = {};                           // which part of the stack is run
+  bool embeds = true;                              // the rows come from an embedding, not from another run
 
   int end_layer() const { return range.end_layer < 0 ? static_cast<int>(stack.blocks.size()) : range.end_layer; }
 };

@@ -43,13 +43,15 @@ void check_stack(const std::string& name, const StackConfig& stack, bool decoder
            "a stack reads either tokens or features");
   if (!stack.vocabulary && !stack.input_width)
     refuse(name + ".vocabulary", 0,
-           decoder ? "the number of tokens" : join("the number of tokens, unless ", name, ".input_width is the width of features"));
+           decoder ? "the number of tokens"
+                   : join("the number of tokens, unless ", name, ".input_width is the width of features"));
   if (stack.class_token && stack.vocabulary && !decoder)
     refuse(name + ".class_token", yes_no(true), join("false, because ", name, ".vocabulary is ", stack.vocabulary),
            "a class token stands before features; of tokens, one of the vocabulary does that");
   if (!decoder) return;
   if (stack.input_width) refuse(name + ".input_width", stack.input_width, "0", "a decoder reads tokens");
-  if (!stack.causal) refuse(name + ".causal", yes_no(false), "true", "a decoder predicts the next token from earlier ones only");
+  if (!stack.causal)
+    refuse(name + ".causal", yes_no(false), "true", "a decoder predicts the next token from earlier ones only");
   if (stack.class_token) refuse(name + ".class_token", yes_no(true), "false", "only an encoder has a class token");
 }
 
@@ -63,15 +65,18 @@ void check_positions(const TransformerConfig& config) {
     refuse("position_base", config.position_base, "a number above 1", "the original papers use 10000");
   switch (config.positions) {
     case PositionKind::none:
-    case PositionKind::alibi: break;
+    case PositionKind::alibi:
+      break;
     case PositionKind::sinusoidal:
-      if (config.width % 2) refuse("width", config.width, "even, because positions are sinusoidal (a sine and a cosine each)");
+      if (config.width % 2)
+        refuse("width", config.width, "even, because positions are sinusoidal (a sine and a cosine each)");
       if (config.sinusoid_layout == SinusoidLayout::halves && config.width < 4)
         refuse("width", config.width, "4 or more, because sinusoid_layout is halves");
       break;
     case PositionKind::learned:
       if (config.first_position)
-        refuse("first_position", config.first_position, "0, because positions are learned and their table starts at row 0");
+        refuse("first_position", config.first_position,
+               "0, because positions are learned and their table starts at row 0");
       break;
     case PositionKind::rotary:
       if (config.rotary_width() > config.head_width())
@@ -98,7 +103,8 @@ void check_tables(const TransformerConfig& config) {
                                                                         : 0;
   if (row > 0 && config.max_positions > most_table_numbers / row)
     refuse("max_positions", config.max_positions,
-           join("at most ", most_table_numbers / row, ", because a position takes ", row, " numbers of a table that is made in full"));
+           join("at most ", most_table_numbers / row, ", because a position takes ", row,
+                " numbers of a table that is made in full"));
 }
 
 }  // namespace
@@ -107,9 +113,10 @@ double count_parameters(const TransformerConfig& config) {
   const double width = static_cast<double>(config.width), head = static_cast<double>(config.head_width()),
                inner = static_cast<double>(config.inner_width);
   const double norm = config.norm == NormKind::layer && config.norm_bias ? 2 * width : width;
-  const double attention = norm + 2 * width * head * static_cast<double>(config.heads + config.key_head_count()) +
-                           (config.query_key_value_bias ? head * static_cast<double>(config.heads + 2 * config.key_head_count()) : 0) +
-                           (config.attention_output_bias ? width : 0);
+  const double attention =
+      norm + 2 * width * head * static_cast<double>(config.heads + config.key_head_count()) +
+      (config.query_key_value_bias ? head * static_cast<double>(config.heads + 2 * config.key_head_count()) : 0) +
+      (config.attention_output_bias ? width : 0);
   const double feed_forward = norm + (config.gated ? 3 : 2) * width * inner +
                               (config.feed_forward_bias ? (config.gated ? 2 : 1) * inner + width : 0);
   double count = 0;
@@ -118,8 +125,10 @@ double count_parameters(const TransformerConfig& config) {
     const bool cross = stack == &config.decoder && config.encoder;
     count += static_cast<double>((*stack)->layers) * ((cross ? 2 : 1) * attention + feed_forward) +
              width * static_cast<double>((*stack)->input_width) + ((*stack)->vocabulary > 0 ? 0 : width) +
-             ((*stack)->class_token ? width : 0) + ((*stack)->embedding_norm ? norm : 0) + ((*stack)->final_norm ? norm : 0);
-    if (!config.shared_embeddings || stack == &config.decoder || !config.decoder) count += width * static_cast<double>((*stack)->vocabulary);
+             ((*stack)->class_token ? width : 0) + ((*stack)->embedding_norm ? norm : 0) +
+             ((*stack)->final_norm ? norm : 0);
+    if (!config.shared_embeddings || stack == &config.decoder || !config.decoder)
+      count += width * static_cast<double>((*stack)->vocabulary);
     if (config.positions == PositionKind::learned) count += width * static_cast<double>(config.max_positions);
     if (config.positions == PositionKind::relative_bias)
       count += static_cast<double>(config.relative_buckets) * static_cast<double>(config.heads);
@@ -142,10 +151,10 @@ void TransformerConfig::check() const {
   check_range("key_heads", key_heads, 0);
   check_range("head_dim", head_dim, 0);
   check_range("inner_width", inner_width, 1);
-  if (!head_dim && width % heads)
-    refuse("heads", heads, join("a divisor of width ", width), "or give head_dim");
+  if (!head_dim && width % heads) refuse("heads", heads, join("a divisor of width ", width), "or give head_dim");
   if (heads % key_head_count())
-    refuse("key_heads", key_heads, join("a divisor of heads ", heads), "each key head serves the same number of query heads");
+    refuse("key_heads", key_heads, join("a divisor of heads ", heads),
+           "each key head serves the same number of query heads");
 
   if (encoder) check_stack("encoder", *encoder, false);
   if (decoder) check_stack("decoder", *decoder, true);
@@ -170,7 +179,8 @@ void TransformerConfig::check() const {
       refuse("shared_embeddings", yes_no(true), join("false, because there is no ", encoder ? "decoder" : "encoder"));
     if (encoder->vocabulary != decoder->vocabulary)
       refuse("shared_embeddings", yes_no(true),
-             join("false, because encoder.vocabulary is ", encoder->vocabulary, " and decoder.vocabulary is ", decoder->vocabulary));
+             join("false, because encoder.vocabulary is ", encoder->vocabulary, " and decoder.vocabulary is ",
+                  decoder->vocabulary));
   }
   if (!output_vocabulary()) {
     const char* reason = "false, because no stack has a vocabulary to predict";
@@ -179,7 +189,8 @@ void TransformerConfig::check() const {
   }
 
   check_range("classes", classes, 0);
-  if (classes && !encoder) refuse("classes", classes, "0, because there is no encoder", "the classifier reads the encoder");
+  if (classes && !encoder)
+    refuse("classes", classes, "0, because there is no encoder", "the classifier reads the encoder");
   if (classes && pooling == Pooling::none)
     refuse("pooling", "none", join("class_token or mean, because classes is ", classes));
   if (!classes && pooling != Pooling::none)
@@ -195,7 +206,9 @@ void TransformerConfig::check() const {
 
   const double parameters = count_parameters(*this);
   if (parameters > most_parameters)
-    throw Error(ErrorKind::config, "config", join("describes ", static_cast<std::int64_t>(std::min(parameters, 9e18)), " parameters, at most ", static_cast<std::int64_t>(most_parameters), " are allowed"),
+    throw Error(ErrorKind::config, "config",
+                join("describes ", static_cast<std::int64_t>(std::min(parameters, 9e18)), " parameters, at most ",
+                     static_cast<std::int64_t>(most_parameters), " are allowed"),
                 "check width, inner_width, layers and vocabulary");
 }
 

@@ -20,15 +20,16 @@ std::vector<Field> fields_of(StackConfig& stack) {
 }
 
 Group stack_group(std::optional<StackConfig>& stack) {
-  return {[&stack] { return stack.has_value(); }, [&stack] { stack.emplace(); }, [&stack] { return fields_of(*stack); }};
+  return {[&stack] { return stack.has_value(); }, [&stack] { stack.emplace(); },
+          [&stack] { return fields_of(*stack); }};
 }
 
 std::vector<Field> fields_of(TransformerConfig& config) {
-  auto& [encoder, decoder, width, heads, key_heads, head_dim, inner_width, norm, norm_place, norm_epsilon, norm_bias, activation,
-         gated, query_key_value_bias, attention_output_bias, feed_forward_bias, logits_bias, positions, max_positions,
-         first_position, sinusoid_layout, position_base, rotary_pairing, rotary_dim, relative_buckets, relative_max_distance,
-         window, embedding_scale, attention_scale, score_cap, shared_embeddings, tied_logits, classes, pooling, dropout,
-         attention_dropout, inner_dropout, initialisation] = config;
+  auto& [encoder, decoder, width, heads, key_heads, head_dim, inner_width, norm, norm_place, norm_epsilon, norm_bias,
+         activation, gated, query_key_value_bias, attention_output_bias, feed_forward_bias, logits_bias, positions,
+         max_positions, first_position, sinusoid_layout, position_base, rotary_pairing, rotary_dim, relative_buckets,
+         relative_max_distance, window, embedding_scale, attention_scale, score_cap, shared_embeddings, tied_logits,
+         classes, pooling, dropout, attention_dropout, inner_dropout, initialisation] = config;
   const auto pairing = [](Pairing each) { return std::pair(each, name_of(each)); };
   const auto named = [](Activation each) { return std::pair(each, name_of(each)); };
   return {
@@ -106,8 +107,8 @@ TransformerConfig config_from_json(const std::string& text, const std::string& s
     // check() does not know which file it looks at.
     const std::string prefix = "config.";
     const bool field = error.where().starts_with(prefix);
-    throw Error(error.kind(), field ? source + ": " + error.where().substr(prefix.size()) : source, error.what_happened(),
-                error.advice());
+    throw Error(error.kind(), field ? source + ": " + error.where().substr(prefix.size()) : source,
+                error.what_happened(), error.advice());
   }
   return config;
 }

@@ -59,8 +59,9 @@ class Reader {
       const auto found = std::find(names.begin(), names.end(), key);
       if (found == names.end()) {
         const std::string near = nearest_name(key, names);
-        throw Error(ErrorKind::config, source_, join("unknown key ", in_quotes(prefix + key)),
-                    near.empty() ? "known keys: " + listed(names) : join("did you mean ", in_quotes(prefix + near), "?"));
+        throw Error(
+            ErrorKind::config, source_, join("unknown key ", in_quotes(prefix + key)),
+            near.empty() ? "known keys: " + listed(names) : join("did you mean ", in_quotes(prefix + near), "?"));
       }
       set(fields[static_cast<std::size_t>(found - names.begin())], value, prefix + key);
     }
@@ -93,7 +94,8 @@ class Reader {
     if (!value.is_string()) refuse(key, value, "a string", meaning);
     *target = value.get<std::string>();
   }
-  void set(std::vector<std::string>* target, const Json& value, const std::string& key, const std::string& meaning) const {
+  void set(std::vector<std::string>* target, const Json& value, const std::string& key,
+           const std::string& meaning) const {
     if (!value.is_array()) refuse(key, value, "a list of strings", meaning);
     target->clear();
     for (const Json& each : value) {
@@ -115,7 +117,8 @@ class Reader {
                                          : target.names.end();
     if (found == target.names.end()) {
       const std::string near = value.is_string() ? nearest_name(value.get<std::string>(), target.names) : "";
-      refuse(key, value, "one of " + listed(target.names), near.empty() ? meaning : join("did you mean ", in_quotes(near), "?"));
+      refuse(key, value, "one of " + listed(target.names),
+             near.empty() ? meaning : join("did you mean ", in_quotes(near), "?"));
     }
     target.set(static_cast<std::size_t>(found - target.names.begin()));
   }
@@ -151,7 +154,8 @@ void check_json(std::string_view text, const std::string& source, int most_depth
       case Json::parse_event_t::object_end:
         keys.pop_back();
         break;
-      default: break;
+      default:
+        break;
     }
     return event == Json::parse_event_t::key;  // the values themselves are not kept
   };

@@ -17,14 +17,16 @@ KvCache::KvCache(const Model& model, std::shared_ptr<const CrossMemory> memory, 
   if (!memory)
     throw Error(ErrorKind::argument, "KvCache", "the encoder's memory is null", "give what share_memory() returned");
   const auto items = static_cast<std::int64_t>(memory->offsets.size()) - 1;
-  if (item < 0 || item >= items) throw Error(ErrorKind::argument, "KvCache", join("item ", item, " of a memory of ", items, " items"));
+  if (item < 0 || item >= items)
+    throw Error(ErrorKind::argument, "KvCache", join("item ", item, " of a memory of ", items, " items"));
   memory_ = std::move(memory);
   item_ = item;
 }
 
 void KvCache::truncate(std::int64_t length) {
   if (length < 0 || length > length_)
-    throw Error(ErrorKind::argument, "KvCache::truncate", join("length ", length, " asked for, ", length_, " tokens are held"));
+    throw Error(ErrorKind::argument, "KvCache::truncate",
+                join("length ", length, " asked for, ", length_, " tokens are held"));
   length_ = length;
   for (Layer& layer : layers_) layer.pages.resize(static_cast<std::size_t>((length + page_rows - 1) / page_rows));
 }
@@ -32,12 +34,13 @@ void KvCache::truncate(std::int64_t length) {
 std::int64_t KvCache::bytes() const {
   std::int64_t total = 0;
   for (const Layer& layer : layers_)
-    total += static_cast<std::int64_t>(layer.pages.size()) * 2 * page_rows * row_floats_ * static_cast<std::int64_t>(sizeof(float));
+    total += static_cast<std::int64_t>(layer.pages.size()) * 2 * page_rows * row_floats_ *
+             static_cast<std::int64_t>(sizeof(float));
   return total;
 }
 
-void KvAccess::write(KvCache& cache, std::size_t layer, const Tensor& keys, const Tensor& values, std::int64_t first_row,
-                     std::int64_t rows) {
+void KvAccess::write(KvCache& cache, std::size_t layer, const Tensor& keys, const Tensor& values,
+                     std::int64_t first_row, std::int64_t rows) {
   auto& pages = cache.layers_[layer].pages;
   const std::int64_t width = cache.row_floats_;
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -63,14 +66,16 @@ void KvAccess::write(KvCache& cache, std::size_t layer, const Tensor& keys, cons
 
 void KvAccess::grow(KvCache& cache, std::int64_t rows) { cache.length_ += rows; }
 
-void KvAccess::self_pages(const KvCache& cache, std::size_t layer, std::vector<const float*>& keys, std::vector<const float*>& values) {
+void KvAccess::self_pages(const KvCache& cache, std::size_t layer, std::vector<const float*>& keys,
+                          std::vector<const float*>& values) {
   for (const auto& page : cache.layers_[layer].pages) {
     keys.push_back(page->keys.data());
     values.push_back(page->values.data());
   }
 }
 
-void KvAccess::cross_pages(const KvCache& cache, std::size_t layer, std::vector<const float*>& keys, std::vector<const float*>& values) {
+void KvAccess::cross_pages(const KvCache& cache, std::size_t layer, std::vector<const float*>& keys,
+                           std::vector<const float*>& values) {
   const CrossMemory& memory = *cache.memory_;
   const auto item = static_cast<std::size_t>(cache.item_);
   for (std::int64_t row = memory.offsets[item]; row < memory.offsets[item + 1]; row += KvCache::page_rows) {
@@ -86,13 +91,15 @@ void KvAccess::check(const KvCache& cache, const TransformerConfig& config, cons
   const auto layers = static_cast<std::size_t>(config.decoder->layers);
   const std::int64_t width = config.key_head_count() * config.head_width();
   if (cache.layers_.size() != layers) refuse(join("has ", cache.layers_.size(), " layers and the model ", layers));
-  if (cache.row_floats_ != width) refuse(join("holds keys of ", cache.row_floats_, " numbers and the model's have ", width));
+  if (cache.row_floats_ != width)
+    refuse(join("holds keys of ", cache.row_floats_, " numbers and the model's have ", width));
   if (!config.encoder) {
     if (cache.memory_) refuse("has an encoder's memory and the model has no encoder");
     return;
   }
   if (cross_rows(cache) == 0)
-    throw Error(ErrorKind::argument, operation, join("the cache of item ", item, " has no encoder memory"), "make it from share_memory()");
+    throw Error(ErrorKind::argument, operation, join("the cache of item ", item, " has no encoder memory"),
+                "make it from share_memory()");
   const CrossMemory& memory = *cache.memory_;
   if (memory.keys.size() != layers || memory.values.size() != layers)
     refuse(join("has an encoder memory of ", memory.keys.size(), " layers and the model ", layers));

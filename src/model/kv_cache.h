@@ -24,8 +24,10 @@ struct KvAccess {
                     std::int64_t rows);
   static void grow(KvCache& cache, std::int64_t rows);
   // Appends the page addresses of one layer (self) or of the shared memory (cross).
-  static void self_pages(const KvCache& cache, std::size_t layer, std::vector<const float*>& keys, std::vector<const float*>& values);
-  static void cross_pages(const KvCache& cache, std::size_t layer, std::vector<const float*>& keys, std::vector<const float*>& values);
+  static void self_pages(const KvCache& cache, std::size_t layer, std::vector<const float*>& keys,
+                         std::vector<const float*>& values);
+  static void cross_pages(const KvCache& cache, std::size_t layer, std::vector<const float*>& keys,
+                          std::vector<const float*>& values);
   static std::int64_t cross_rows(const KvCache& cache);
 };
 

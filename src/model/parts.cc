@@ -23,9 +23,8 @@ class Builder {
 
     if (config_.output_vocabulary() > 0) {
       const StackParts& last = parts_.decoder ? *parts_.decoder : *parts_.encoder;
-      parts_.logits.weight = config_.tied_logits
-                                 ? last.embedding
-                                 : matrix("logits.weight", config_.output_vocabulary(), config_.width);
+      parts_.logits.weight =
+          config_.tied_logits ? last.embedding : matrix("logits.weight", config_.output_vocabulary(), config_.width);
       if (config_.logits_bias) parts_.logits.bias = vector("logits.bias", config_.output_vocabulary(), 0);
     }
     if (config_.classes > 0) parts_.classifier = linear("classifier", config_.classes, config_.width, true);
@@ -50,7 +49,8 @@ class Builder {
     Tensor value = fresh(name, shape, decays);
     if (!seed_) return value;
     Random random = stream();
-    for (std::int64_t i = 0; i < value.elements(); ++i) value.data()[i] = static_cast<float>(random.normal() * deviation);
+    for (std::int64_t i = 0; i < value.elements(); ++i)
+      value.data()[i] = static_cast<float>(random.normal() * deviation);
     return value;
   }
 
@@ -68,8 +68,9 @@ class Builder {
       double deviation = 0.02;
       if (writes_residual) deviation /= std::sqrt(2.0 * static_cast<double>(layers()));
       for (std::int64_t i = 0; i < rows * inputs; ++i)
-        *out++ = static_cast<float>(config_.initialisation == Initialisation::xavier ? (2 * random.uniform() - 1) * bound
-                                                                                     : random.normal() * deviation);
+        *out++ =
+            static_cast<float>(config_.initialisation == Initialisation::xavier ? (2 * random.uniform() - 1) * bound
+                                                                                : random.normal() * deviation);
     }
     parts_.parameters.back().weight = Weight(value);
     return parts_.parameters.back().weight;
@@ -78,8 +79,8 @@ class Builder {
   // ---- Groups -----------------------------------------------------------------------------------------------------
   std::int64_t layers() const { return config_.decoder ? config_.decoder->layers : config_.encoder->layers; }
 
-  LinearParts linear(const std::string& name, std::int64_t outputs, std::int64_t inputs, bool bias, bool writes_residual = false,
-                     const std::vector<std::int64_t>& blocks = {}) {
+  LinearParts linear(const std::string& name, std::int64_t outputs, std::int64_t inputs, bool bias,
+                     bool writes_residual = false, const std::vector<std::int64_t>& blocks = {}) {
     LinearParts result;
     result.weight = matrix(name + ".weight", outputs, inputs, writes_residual, blocks);
     if (bias) result.bias = vector(name + ".bias", outputs, 0);
@@ -94,7 +95,8 @@ class Builder {
   }
 
   AttentionParts attention(const std::string& name, bool cross) {
-    const std::int64_t query = config_.heads * config_.head_width(), key = config_.key_head_count() * config_.head_width();
+    const std::int64_t query = config_.heads * config_.head_width(),
+                       key = config_.key_head_count() * config_.head_width();
     const bool bias = config_.query_key_value_bias;
     AttentionParts result;
     result.norm = norm(name + ".norm");
@@ -102,7 +104,8 @@ class Builder {
       result.query = linear(name + ".query", query, config_.width, bias);
       result.key_value = linear(name + ".key_value", 2 * key, config_.width, bias, false, {key, key});
     } else {
-      result.query_key_value = linear(name + ".query_key_value", query + 2 * key, config_.width, bias, false, {query, key, key});
+      result.query_key_value =
+          linear(name + ".query_key_value", query + 2 * key, config_.width, bias, false, {query, key, key});
     }
     result.output = linear(name + ".output", config_.width, query, config_.attention_output_bias, true);
     return result;
@@ -135,7 +138,8 @@ class Builder {
       if (config_.shared_embeddings && kind == StackKind::decoder && parts_.encoder)
         result.embedding = parts_.encoder->embedding;
       else
-        result.embedding = embedding(config_.shared_embeddings ? "embedding.weight" : name + ".embedding.weight", config.vocabulary);
+        result.embedding =
+            embedding(config_.shared_embeddings ? "embedding.weight" : name + ".embedding.weight", config.vocabulary);
     } else {
       result.input = linear(name + ".input", config_.width, config.input_width, true);
     }
@@ -146,8 +150,8 @@ class Builder {
     if (config.embedding_norm) result.embedding_norm = norm(name + ".embedding_norm");
     if (config_.positions == PositionKind::relative_bias) {
       result.relative_table = normal(name + ".relative_bias", {config_.relative_buckets, config_.heads}, 0.02, false);
-      result.relative_buckets =
-          relative_buckets(config_.max_positions, config_.relative_buckets, config_.relative_max_distance, !config.causal);
+      result.relative_buckets = relative_buckets(config_.max_positions, config_.relative_buckets,
+                                                 config_.relative_max_distance, !config.causal);
     }
     for (std::int64_t layer = 0; layer < config.layers; ++layer) {
       const std::string block = join(name, ".", layer);

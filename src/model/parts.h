@@ -22,9 +22,9 @@ struct LinearParts {
 
 struct AttentionParts {
   NormParts norm;
-  LinearParts query_key_value;  // self-attention: rows stacked query, key, value
-  LinearParts query, key_value; // cross-attention
-  LinearParts output;           // W_O
+  LinearParts query_key_value;   // self-attention: rows stacked query, key, value
+  LinearParts query, key_value;  // cross-attention
+  LinearParts output;            // W_O
 };
 
 struct FeedForwardParts {
@@ -41,9 +41,9 @@ struct BlockParts {
 struct StackParts {
   StackKind kind = StackKind::encoder;
   StackConfig config;
-  Weight embedding;       // [vocabulary, width]; undefined for features
-  LinearParts input;      // features
-  Tensor class_token;     // [1, width]
+  Weight embedding;    // [vocabulary, width]; undefined for features
+  LinearParts input;   // features
+  Tensor class_token;  // [1, width]
   NormParts embedding_norm;
   Tensor positions;       // learned or sinusoidal [max_positions, width], else undefined
   Tensor relative_table;  // [buckets, heads]

@@ -13,7 +13,8 @@ Tensor sinusoid_table(const TransformerConfig& config) {
     float* out = table.row(row);
     for (std::int64_t i = 0; i < half; ++i) {
       if (config.sinusoid_layout == SinusoidLayout::interleaved) {
-        const double angle = position * std::pow(config.position_base, -2.0 * static_cast<double>(i) / static_cast<double>(width));
+        const double angle =
+            position * std::pow(config.position_base, -2.0 * static_cast<double>(i) / static_cast<double>(width));
         out[2 * i] = static_cast<float>(std::sin(angle));
         out[2 * i + 1] = static_cast<float>(std::cos(angle));
       } else {

@@ -19,7 +19,8 @@ struct JudgedRows {
 };
 
 // Logits of judged rows [begin, begin + rows), whose items and positions a probe is told.
-Tensor judge(const Model& model, const Tensor& rows, std::span<const JudgedRows> judged, std::int64_t begin, Probe* probe) {
+Tensor judge(const Model& model, const Tensor& rows, std::span<const JudgedRows> judged, std::int64_t begin,
+             Probe* probe) {
   if (probe == nullptr) return model.logits(rows);
   const std::int64_t end = begin + rows.rows();
   States states{rows, {0}};
@@ -61,7 +62,8 @@ void check_inputs(const Model& model, std::span<const ScoreInput> inputs) {
 
 }  // namespace
 
-std::vector<std::vector<float>> score(const Model& model, std::span<const ScoreInput> inputs, std::int64_t batch_size, Probe* probe) {
+std::vector<std::vector<float>> score(const Model& model, std::span<const ScoreInput> inputs, std::int64_t batch_size,
+                                      Probe* probe) {
   if (!model.config().decoder || model.config().decoder->vocabulary == 0) {
     throw Error(ErrorKind::argument, "score", "the model has no decoder of tokens", "use a model that generates");
   }

@@ -31,7 +31,8 @@ struct Session::Parts {
 };
 
 Session::Session(const Model& model, std::uint64_t seed) : Session(model, std::span<const std::int32_t>{}, seed) {}
-Session::Session(const Model& model, std::span<const std::int32_t> source, std::uint64_t seed, const RunOptions& options)
+Session::Session(const Model& model, std::span<const std::int32_t> source, std::uint64_t seed,
+                 const RunOptions& options)
     : parts_(std::make_unique<Parts>(model, std::vector<std::int32_t>(source.begin(), source.end()), seed, options)) {}
 
 Session::Session(const Model& model, const State& state) : Session(model, state.source, state.seed) {

@@ -119,7 +119,8 @@ std::vector<Start> Admission::admit(std::int64_t most) {
     KvCache cache = memory ? KvCache(model_, memory, static_cast<std::int64_t>(i - next_)) : KvCache(model_);
     std::vector<std::int32_t> reading = input.prompt;
     reading.insert(reading.end(), input.prefix.begin(), input.prefix.end());
-    starts.push_back({order_[i], item_of(i), limits_[static_cast<std::size_t>(order_[i])], std::move(cache), std::move(reading)});
+    starts.push_back(
+        {order_[i], item_of(i), limits_[static_cast<std::size_t>(order_[i])], std::move(cache), std::move(reading)});
   }
   next_ = end;
   return starts;

@@ -88,8 +88,7 @@ Continuation TextGenerator::generate(const std::string& prompt, const GenerateOp
 }
 
 std::vector<TextScore> TextGenerator::score(std::span<const std::string> lines, std::int64_t batch_size,
-                                            std::int64_t first_line, const LinePlace& line_place,
-                                            Probe* probe) const {
+                                            std::int64_t first_line, const LinePlace& line_place, Probe* probe) const {
   std::vector<TextScore> results(lines.size());
   std::vector<ScoreInput> inputs;
   std::vector<std::size_t> line_of;

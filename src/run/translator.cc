@@ -121,9 +121,11 @@ Translator::Translator(const Model& model, std::shared_ptr<const Tokenizer> sour
   const char* const where = "translator";
   if (!config.encoder || !config.decoder || config.encoder->vocabulary == 0) {
     throw Error(ErrorKind::config, where,
-                config.classes > 0 ? "the model classifies images" : config.encoder ? "the model is not an encoder-decoder of text"
-                                                                                    : "the model only goes on writing (a decoder alone)",
-                config.encoder ? "use a model trained to translate" : "generate goes on with it; to translate use a model trained for that");
+                config.classes > 0 ? "the model classifies images"
+                : config.encoder   ? "the model is not an encoder-decoder of text"
+                                   : "the model only goes on writing (a decoder alone)",
+                config.encoder ? "use a model trained to translate"
+                               : "generate goes on with it; to translate use a model trained for that");
   }
   check_tokenizer(source_.get(), config.encoder->vocabulary, where, "encoder");
   check_tokenizer(target_.get(), config.decoder->vocabulary, where, "decoder");
@@ -146,8 +148,9 @@ std::pair<std::string, std::string> Translator::direction(std::string_view line,
   const std::vector<std::string>& languages = task_.languages;
   const auto check = [&](std::string_view language) {
     if (!language.empty() && std::find(languages.begin(), languages.end(), language) == languages.end()) {
-      throw Error(ErrorKind::argument, "translate", join("the model does not know the language \"", language, "\""),
-                  languages.empty() ? std::string("it names no languages: leave them out") : "use one of " + listed(languages));
+      throw Error(
+          ErrorKind::argument, "translate", join("the model does not know the language \"", language, "\""),
+          languages.empty() ? std::string("it names no languages: leave them out") : "use one of " + listed(languages));
     }
   };
   check(from);
@@ -192,8 +195,7 @@ std::vector<std::int32_t> Translator::source_of(const std::string& line, const s
   try {
     ids = encode_source(task_, *source_, line, to);
   } catch (const Error& error) {
-    if (error.kind() == ErrorKind::text)
-      throw Error(ErrorKind::text, place, error.what_happened(), error.advice());
+    if (error.kind() == ErrorKind::text) throw Error(ErrorKind::text, place, error.what_happened(), error.advice());
     throw;
   }
   const auto length = static_cast<std::int64_t>(ids.size());
@@ -214,7 +216,8 @@ std::vector<Translation> Translator::translate(std::span<const std::string> line
   const auto forced = static_cast<std::int64_t>(prefix.size()), positions = model_->config().max_positions;
   const std::int64_t most = decode.max_length > 0 ? std::min(decode.max_length, positions) : positions;
   if (forced > most) {
-    throw Error(ErrorKind::argument, "the forced prefix", join("has ", counted(forced, "token"), ", and a translation at most ", most),
+    throw Error(ErrorKind::argument, "the forced prefix",
+                join("has ", counted(forced, "token"), ", and a translation at most ", most),
                 "shorten it, or allow a longer translation");
   }
 

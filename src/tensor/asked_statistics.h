@@ -13,7 +13,8 @@ class AskedStatistics {
  public:
   // For an attention of `rows` queries. `item_numbers` as RunOptions::item_numbers. Throws Error(argument) for heads that the
   // attention has not and for spans that name a list beyond the last.
-  AskedStatistics(const StatisticsRequest& request, std::int64_t rows, const AttentionInput& input, std::span<const std::int64_t> item_numbers);
+  AskedStatistics(const StatisticsRequest& request, std::int64_t rows, const AttentionInput& input,
+                  std::span<const std::int64_t> item_numbers);
   AskedStatistics(const AskedStatistics&) = delete;
   AskedStatistics& operator=(const AskedStatistics&) = delete;
 

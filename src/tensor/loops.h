@@ -51,7 +51,8 @@ inline void add_to(Tensor& y, bool overwrite, const Tensor& x, float factor = 1)
   if (!overwrite) {
     accumulate_rows(rows_of(x), factor, rows_to(y));
   } else {
-    map_into(y, true, [factor](float value) { return value * factor; }, x);
+    map_into(
+        y, true, [factor](float value) { return value * factor; }, x);
   }
 }
 
@@ -68,10 +69,14 @@ inline float dot(const float* a, const float* b, std::int64_t count) {
 inline Shape with_width(const Shape& shape, std::int64_t width) {
   switch (shape.axes()) {
     case 0:
-    case 1: return {width};
-    case 2: return {shape[0], width};
-    case 3: return {shape[0], shape[1], width};
-    default: return {shape[0], shape[1], shape[2], width};
+    case 1:
+      return {width};
+    case 2:
+      return {shape[0], width};
+    case 3:
+      return {shape[0], shape[1], width};
+    default:
+      return {shape[0], shape[1], shape[2], width};
   }
 }
 
@@ -90,14 +95,16 @@ inline void require_defined(const char* where, const char* name, const Tensor& x
   if (!x.defined()) throw Error(ErrorKind::shape, where, join(name, " is undefined"));
 }
 
-inline void require_same_shape(const char* where, const char* a_name, const Tensor& a, const char* b_name, const Tensor& b) {
+inline void require_same_shape(const char* where, const char* a_name, const Tensor& a, const char* b_name,
+                               const Tensor& b) {
   if (!a.defined() || !b.defined() || !(a.shape() == b.shape()))
     throw Error(ErrorKind::shape, where, join(a_name, " is ", shape_text(a), " and ", b_name, " is ", shape_text(b)),
                 "both must have the same shape");
 }
 
 // A vector of one number a column of x, without gaps.
-inline void require_columns(const char* where, const char* name, const Tensor& vector, const char* x_name, const Tensor& x) {
+inline void require_columns(const char* where, const char* name, const Tensor& vector, const char* x_name,
+                            const Tensor& x) {
   if (!vector.defined() || vector.elements() != x.width() || !vector.contiguous())
     throw Error(ErrorKind::shape, where, join(name, " is ", shape_text(vector), " and ", x_name, " is ", shape_text(x)),
                 join(name, " must be [", x.width(), "], one number a column"));

@@ -39,7 +39,8 @@ struct Recorded {
       call.rules.relative.first_distance = input.relative_first_distance;
     }
     call.rules.bias = input.bias;
-    if (input.sinks.defined()) call.rules.sinks = {input.sinks.data(), static_cast<std::size_t>(input.sinks.elements())};
+    if (input.sinks.defined())
+      call.rules.sinks = {input.sinks.data(), static_cast<std::size_t>(input.sinks.elements())};
     call.dropout = input.dropout;
     call.edits = input.edits;
     call.edit_counts = input.edit_counts;
@@ -56,7 +57,8 @@ void backward_of(Recorded& recorded, Tape& steps) {
   recorded.input.statistics = nullptr;
   const Tensor output_gradient = steps.gradient_of_output(recorded.output);
   Tensor query = steps.gradient_of_input(recorded.query), key = steps.gradient_of_input(recorded.key),
-         value = steps.gradient_of_input(recorded.value), table = steps.gradient_of_input(recorded.input.relative_table),
+         value = steps.gradient_of_input(recorded.value),
+         table = steps.gradient_of_input(recorded.input.relative_table),
          sinks = steps.gradient_of_input(recorded.input.sinks);
   AttentionGradients gradients;
   gradients.output_gradient = heads_of(output_gradient, recorded.value_dim);
@@ -81,8 +83,8 @@ std::int64_t head_size(const char* name, const Tensor& x, std::int64_t heads, st
 void check(const Tensor& query, const Tensor& key, const AttentionInput& input, std::int64_t head_dim) {
   if (key.defined() && key.width() != input.key_heads * head_dim)
     throw Error(ErrorKind::shape, "attention",
-                join("query is ", query.shape(), " with ", input.query_heads, " heads and key is ", key.shape(), " with ",
-                     input.key_heads, " heads"),
+                join("query is ", query.shape(), " with ", input.query_heads, " heads and key is ", key.shape(),
+                     " with ", input.key_heads, " heads"),
                 join("a key head must have ", head_dim, " elements, as a query head has"));
   for (std::size_t index = 0; index < input.items.size(); ++index) {
     const AttentionItem& item = input.items[index];
@@ -113,12 +115,14 @@ void check(const Tensor& query, const Tensor& key, const AttentionInput& input, 
     throw Error(ErrorKind::shape, "attention", join("sinks is ", input.sinks.shape()),
                 join("it must be [", input.query_heads, "], one a query head"));
   if (!input.slopes.empty() && static_cast<std::int64_t>(input.slopes.size()) != input.query_heads)
-    throw Error(ErrorKind::shape, "attention", join(input.slopes.size(), " slopes for ", input.query_heads, " query heads"));
+    throw Error(ErrorKind::shape, "attention",
+                join(input.slopes.size(), " slopes for ", input.query_heads, " query heads"));
 }
 
 }  // namespace
 
-Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionInput& input, Tensor* log_sum_exp) {
+Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionInput& input,
+                 Tensor* log_sum_exp) {
   require_defined("attention", "query", query);
   const std::int64_t head_dim = head_size("query", query, input.query_heads, input.head_dim);
   const std::int64_t value_dim = head_size("value", value, input.key_heads, input.value_dim);
@@ -131,7 +135,8 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
   if (tape != nullptr)
     for (const AttentionItem& item : input.items)
       if (item.key_pages != nullptr)
-        throw Error(ErrorKind::argument, "attention", "keys in pages have no gradient", "use a NoGradientScope, or give key and value as tensors");
+        throw Error(ErrorKind::argument, "attention", "keys in pages have no gradient",
+                    "use a NoGradientScope, or give key and value as tensors");
 
   Recorded now;
   now.input = input;
@@ -156,7 +161,9 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
   now.input.edit_counts = nullptr;
   Tensor output = now.output;
   if (tape != nullptr)
-    tape->record(output, [recorded = std::make_shared<Recorded>(std::move(now))](Tape& steps) { backward_of(*recorded, steps); });
+    tape->record(output, [recorded = std::make_shared<Recorded>(std::move(now))](Tape& steps) {
+      backward_of(*recorded, steps);
+    });
   return output;
 }
 
@@ -174,7 +181,8 @@ void attention_weights(const Tensor& query, const Tensor& key, const AttentionIn
   now.head_dim = head_size("query", query, input.query_heads, input.head_dim);
   now.value_dim = input.value_dim != 0 ? input.value_dim : now.head_dim;
   check(query, key, input, now.head_dim);
-  if (log_sum_exp.defined() && (log_sum_exp.rows() != query.rows() || log_sum_exp.width() != input.query_heads || !log_sum_exp.contiguous()))
+  if (log_sum_exp.defined() &&
+      (log_sum_exp.rows() != query.rows() || log_sum_exp.width() != input.query_heads || !log_sum_exp.contiguous()))
     throw Error(ErrorKind::shape, "attention_weights", join("log_sum_exp is ", log_sum_exp.shape()),
                 join("it must be [", query.rows(), ", ", input.query_heads, "]"));
   attention_weights(now.call(), tiles);

@@ -13,7 +13,8 @@ Tensor add(const Tensor& a, const Tensor& b) {
   if (Tape* tape = tape_for({&a, &b})) {
     tape->record(y, [output = y.place(), a_place = a.place(), b_place = b.place()](Tape& steps) {
       bool first = false;
-      if (Tensor db = steps.gradient_of_input(b_place, &first); db.defined()) add_to(db, first, steps.gradient_of_output(output));
+      if (Tensor db = steps.gradient_of_input(b_place, &first); db.defined())
+        add_to(db, first, steps.gradient_of_output(output));
       steps.pass_gradient(output, a_place);
     });
   }
@@ -23,11 +24,13 @@ Tensor add(const Tensor& a, const Tensor& b) {
 Tensor subtract(const Tensor& a, const Tensor& b) {
   require_same_shape("subtract", "a", a, "b", b);
   Tensor y = Tensor::empty(a.shape());
-  map_into(y, true, [](float left, float right) { return left - right; }, a, b);
+  map_into(
+      y, true, [](float left, float right) { return left - right; }, a, b);
   if (Tape* tape = tape_for({&a, &b})) {
     tape->record(y, [output = y.place(), a_place = a.place(), b_place = b.place()](Tape& steps) {
       bool first = false;
-      if (Tensor db = steps.gradient_of_input(b_place, &first); db.defined()) add_to(db, first, steps.gradient_of_output(output), -1);
+      if (Tensor db = steps.gradient_of_input(b_place, &first); db.defined())
+        add_to(db, first, steps.gradient_of_output(output), -1);
       steps.pass_gradient(output, a_place);
     });
   }
@@ -53,8 +56,8 @@ Tensor multiply(const Tensor& a, const Tensor& b) {
 Tensor replace_where(const Tensor& x, const Tensor& other, std::shared_ptr<const std::vector<std::uint8_t>> mask) {
   require_same_shape("replace_where", "x", x, "other", other);
   if (!mask || static_cast<std::int64_t>(mask->size()) != x.elements())
-    throw Error(ErrorKind::shape, "replace_where", join("the mask has ", mask ? mask->size() : 0, " entries and x is ", x.shape()),
-                "give one an element");
+    throw Error(ErrorKind::shape, "replace_where",
+                join("the mask has ", mask ? mask->size() : 0, " entries and x is ", x.shape()), "give one an element");
   Tensor y = Tensor::empty(x.shape());
   const std::int64_t width = x.width();
   // out = (or +=) chosen where the mask says so, else 0 or `otherwise`.
@@ -68,21 +71,22 @@ Tensor replace_where(const Tensor& x, const Tensor& other, std::shared_ptr<const
     for (std::int64_t i = 0; i < width; ++i) y.row(row)[i] = take[i] != 0 ? other.row(row)[i] : x.row(row)[i];
   });
   if (Tape* tape = tape_for({&x, &other})) {
-    tape->record(y, [output = y.place(), x_place = x.place(), other_place = other.place(), mask, for_rows, width](Tape& steps) {
-      const Tensor dy = steps.gradient_of_output(output);
-      const auto add_where = [&](const Tensor& input, bool taken) {
-        bool first = false;
-        Tensor dx = steps.gradient_of_input(input, &first);
-        if (!dx.defined()) return;
-        for_rows([&](std::int64_t row) {
-          const std::uint8_t* take = mask->data() + row * width;
-          for (std::int64_t i = 0; i < width; ++i)
-            dx.row(row)[i] = (first ? 0 : dx.row(row)[i]) + ((take[i] != 0) == taken ? dy.row(row)[i] : 0);
+    tape->record(
+        y, [output = y.place(), x_place = x.place(), other_place = other.place(), mask, for_rows, width](Tape& steps) {
+          const Tensor dy = steps.gradient_of_output(output);
+          const auto add_where = [&](const Tensor& input, bool taken) {
+            bool first = false;
+            Tensor dx = steps.gradient_of_input(input, &first);
+            if (!dx.defined()) return;
+            for_rows([&](std::int64_t row) {
+              const std::uint8_t* take = mask->data() + row * width;
+              for (std::int64_t i = 0; i < width; ++i)
+                dx.row(row)[i] = (first ? 0 : dx.row(row)[i]) + ((take[i] != 0) == taken ? dy.row(row)[i] : 0);
+            });
+          };
+          add_where(x_place, false);
+          add_where(other_place, true);
         });
-      };
-      add_where(x_place, false);
-      add_where(other_place, true);
-    });
   }
   return y;
 }
@@ -90,7 +94,8 @@ Tensor replace_where(const Tensor& x, const Tensor& other, std::shared_ptr<const
 Tensor scale(const Tensor& x, float factor) {
   require_defined("scale", "x", x);
   Tensor y = Tensor::empty(x.shape());
-  map_into(y, true, [factor](float value) { return value * factor; }, x);
+  map_into(
+      y, true, [factor](float value) { return value * factor; }, x);
   if (Tape* tape = tape_for({&x})) {
     tape->record(y, [output = y.place(), input = x.place(), factor](Tape& steps) {
       if (Tensor moved = steps.move_gradient(output, input); moved.defined()) {
@@ -151,7 +156,8 @@ Tensor scale_columns(const Tensor& x, const Tensor& factors) {
     tape->record(y, [output = y.place(), x, factors, product](Tape& steps) {
       const Tensor dy = steps.gradient_of_output(output);
       bool first = false;
-      if (Tensor dx = steps.gradient_of_input(x, &first); dx.defined()) with_vector(dx, first, dy, factors.data(), product);
+      if (Tensor dx = steps.gradient_of_input(x, &first); dx.defined())
+        with_vector(dx, first, dy, factors.data(), product);
       if (Tensor factors_gradient = steps.gradient_of_input(factors); factors_gradient.defined()) {
         Tensor products = Tensor::empty(dy.shape());
         map_into(products, true, product, dy, x);
@@ -190,7 +196,8 @@ Tensor gate(const Tensor& gate_input, const Tensor& value, Activation kind) {
         return gradient.defined() ? gradient : Tensor::zeros(input.shape());
       };
       Tensor gate_gradient = target(gate_input), value_gradient = target(value);
-      gate_backward(kind, rows_of(gate_input), rows_of(value), rows_of(dy), rows_to(gate_gradient), rows_to(value_gradient));
+      gate_backward(kind, rows_of(gate_input), rows_of(value), rows_of(dy), rows_to(gate_gradient),
+                    rows_to(value_gradient));
     });
   }
   return y;
@@ -209,7 +216,8 @@ Tensor with_derivative_of_output(const char* where, const Tensor& x, Function f,
       const Tensor dy = steps.gradient_of_output(y);
       bool first = false;
       Tensor dx = steps.gradient_of_input(input, &first);
-      map_into(dx, first, [derivative](float gradient, float value) { return gradient * derivative(value); }, dy, y);
+      map_into(
+          dx, first, [derivative](float gradient, float value) { return gradient * derivative(value); }, dy, y);
     });
   }
   return y;
@@ -218,29 +226,32 @@ Tensor with_derivative_of_output(const char* where, const Tensor& x, Function f,
 }  // namespace
 
 Tensor tanh(const Tensor& x) {
-  return with_derivative_of_output("tanh", x, [](float value) { return std::tanh(value); },
-                                   [](float y) { return 1 - y * y; });
+  return with_derivative_of_output(
+      "tanh", x, [](float value) { return std::tanh(value); }, [](float y) { return 1 - y * y; });
 }
 
 Tensor sigmoid(const Tensor& x) {
-  return with_derivative_of_output("sigmoid", x, [](float value) { return 1 / (1 + std::exp(-value)); },
-                                   [](float y) { return y * (1 - y); });
+  return with_derivative_of_output(
+      "sigmoid", x, [](float value) { return 1 / (1 + std::exp(-value)); }, [](float y) { return y * (1 - y); });
 }
 
 Tensor exp(const Tensor& x) {
-  return with_derivative_of_output("exp", x, [](float value) { return std::exp(value); }, [](float y) { return y; });
+  return with_derivative_of_output(
+      "exp", x, [](float value) { return std::exp(value); }, [](float y) { return y; });
 }
 
 Tensor log(const Tensor& x) {
   require_defined("log", "x", x);
   Tensor y = Tensor::empty(x.shape());
-  map_into(y, true, [](float value) { return std::log(value); }, x);
+  map_into(
+      y, true, [](float value) { return std::log(value); }, x);
   if (Tape* tape = tape_for({&x})) {
     tape->record(y, [output = y.place(), x](Tape& steps) {
       const Tensor dy = steps.gradient_of_output(output);
       bool first = false;
       Tensor dx = steps.gradient_of_input(x, &first);
-      map_into(dx, first, [](float gradient, float value) { return gradient / value; }, dy, x);
+      map_into(
+          dx, first, [](float gradient, float value) { return gradient / value; }, dy, x);
     });
   }
   return y;
@@ -253,7 +264,8 @@ void require_probability(const char* where, float probability) {
     throw Error(ErrorKind::argument, where, join("probability ", probability), "give 0 or more and less than 1");
 }
 
-void add_dropped_gradient(Tape& steps, const Tensor& output, const Tensor& input, float probability, std::uint64_t seed) {
+void add_dropped_gradient(Tape& steps, const Tensor& output, const Tensor& input, float probability,
+                          std::uint64_t seed) {
   bool first = false;
   if (Tensor dx = steps.gradient_of_input(input, &first); dx.defined())
     dropout_rows(rows_of(steps.gradient_of_output(output)), probability, seed, rows_to(dx), !first);
@@ -271,8 +283,7 @@ Tensor dropout(const Tensor& x, float probability, std::uint64_t seed) {
     tape->record(y, [output = y.place(), input = x.place(), probability, seed](Tape& steps) {
       if (Tensor moved = steps.move_gradient(output, input); moved.defined())
         dropout_rows(rows_of(moved), probability, seed, rows_to(moved));
-      else
-        add_dropped_gradient(steps, output, input, probability, seed);
+      else add_dropped_gradient(steps, output, input, probability, seed);
     });
   }
   return y;
@@ -285,10 +296,11 @@ Tensor add_dropped(const Tensor& residual, const Tensor& x, float probability, s
   Tensor y = residual.clone();
   dropout_rows(rows_of(x), probability, seed, rows_to(y), true);
   if (Tape* tape = tape_for({&residual, &x})) {
-    tape->record(y, [output = y.place(), residual_place = residual.place(), input = x.place(), probability, seed](Tape& steps) {
-      add_dropped_gradient(steps, output, input, probability, seed);
-      steps.pass_gradient(output, residual_place);
-    });
+    tape->record(
+        y, [output = y.place(), residual_place = residual.place(), input = x.place(), probability, seed](Tape& steps) {
+          add_dropped_gradient(steps, output, input, probability, seed);
+          steps.pass_gradient(output, residual_place);
+        });
   }
   return y;
 }

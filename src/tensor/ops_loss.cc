@@ -11,7 +11,8 @@
 namespace attend {
 namespace {
 
-void check_labels(const char* where, std::int64_t rows, std::int64_t classes, std::span<const std::int32_t> labels, float smoothing) {
+void check_labels(const char* where, std::int64_t rows, std::int64_t classes, std::span<const std::int32_t> labels,
+                  float smoothing) {
   if (static_cast<std::int64_t>(labels.size()) != rows)
     throw Error(ErrorKind::shape, where, join(labels.size(), " labels for ", rows, " rows"), "give one label a row");
   for (std::size_t row = 0; row < labels.size(); ++row)
@@ -54,8 +55,8 @@ float kernel_scale(const Tape* tape, float factor) { return tape == nullptr ? 0 
 float rest_of(float factor) { return factor == 0 ? 0 : 1; }
 
 // Runs the kernel over a block of rows, turns its logits into gradients if asked, and adds to the result.
-void loss_of_block(Tensor& logits, const std::int32_t* labels, float smoothing, float gradient_scale, std::vector<float>& losses,
-                   std::vector<float>& plain, LossResult& result) {
+void loss_of_block(Tensor& logits, const std::int32_t* labels, float smoothing, float gradient_scale,
+                   std::vector<float>& losses, std::vector<float>& plain, LossResult& result) {
   const std::int64_t rows = logits.rows();
   losses.resize(static_cast<std::size_t>(rows));
   plain.resize(static_cast<std::size_t>(rows));
@@ -81,15 +82,16 @@ LossResult cross_entropy(const Tensor& logits, std::span<const std::int32_t> lab
   loss_of_block(gradient, labels.data(), smoothing, kernel_scale(tape, factor), losses, plain, result);
   result.total = Tensor::filled({1}, static_cast<float>(result.smoothed * factor));
   if (tape != nullptr) {
-    tape->record(result.total, [total = result.total.place(), input = logits.place(), gradient, rest = rest_of(factor)](Tape& steps) mutable {
+    tape->record(result.total, [total = result.total.place(), input = logits.place(), gradient,
+                                rest = rest_of(factor)](Tape& steps) mutable {
       steps.add_gradient(input, std::exchange(gradient, {}), steps.gradient_of_output(total).item() * rest);
     });
   }
   return result;
 }
 
-LossResult linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& bias, std::span<const std::int32_t> labels,
-                                float smoothing, float factor) {
+LossResult linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& bias,
+                                std::span<const std::int32_t> labels, float smoothing, float factor) {
   // Enough rows that reading the weights again for every block costs little beside the product.
   constexpr std::int64_t block_rows = 256;
   const char* where = "linear_cross_entropy";
@@ -122,13 +124,15 @@ LossResult linear_cross_entropy(const Tensor& x, const Weight& weight, const Ten
     if (x_gradient.defined())
       multiply(logits.data(), classes, count, weight.for_gradient(), x_gradient.row(begin), x_gradient.row_stride());
     if (weight_gradient.defined())
-      multiply_transposed(logits.data(), classes, x.row(begin), x.row_stride(), count, classes, inputs, weight_gradient.data(), inputs);
+      multiply_transposed(logits.data(), classes, x.row(begin), x.row_stride(), count, classes, inputs,
+                          weight_gradient.data(), inputs);
     if (bias_gradient.defined()) sum_over_rows(rows_of(logits), bias_gradient.data());
   }
   result.total = Tensor::filled({1}, static_cast<float>(result.smoothed * factor));
   if (tape != nullptr) {
-    tape->record(result.total, [total = result.total.place(), x_place = x.place(), weight_place = weight.value().place(),
-                                bias_place = bias.place(), x_gradient, weight_gradient, bias_gradient, rest = rest_of(factor)](Tape& steps) mutable {
+    tape->record(result.total, [total = result.total.place(), x_place = x.place(),
+                                weight_place = weight.value().place(), bias_place = bias.place(), x_gradient,
+                                weight_gradient, bias_gradient, rest = rest_of(factor)](Tape& steps) mutable {
       const float gradient = steps.gradient_of_output(total).item() * rest;
       if (x_gradient.defined()) steps.add_gradient(x_place, std::exchange(x_gradient, {}), gradient);
       if (weight_gradient.defined()) steps.add_gradient(weight_place, std::exchange(weight_gradient, {}), gradient);

@@ -65,8 +65,10 @@ Tensor norm_deviations(const Tensor& x, bool centred, float epsilon) {
       const float* values = x.row(row);
       const double mean = centred ? mean_of(values, width) : 0;
       double sum = 0;
-      for (std::int64_t i = 0; i < width; ++i) sum += (static_cast<double>(values[i]) - mean) * (static_cast<double>(values[i]) - mean);
-      deviations.row(row)[0] = static_cast<float>(std::sqrt(sum / static_cast<double>(width) + static_cast<double>(epsilon)));
+      for (std::int64_t i = 0; i < width; ++i)
+        sum += (static_cast<double>(values[i]) - mean) * (static_cast<double>(values[i]) - mean);
+      deviations.row(row)[0] =
+          static_cast<float>(std::sqrt(sum / static_cast<double>(width) + static_cast<double>(epsilon)));
     }
   });
   if (Tape* tape = tape_for({&x})) {
@@ -110,7 +112,9 @@ Tensor norm_by(const Tensor& x, const Tensor& deviations, const Tensor& gain, co
       const Tensor dy = steps.gradient_of_output(output);
       Tensor dx = steps.gradient_of_input(x), gain_gradient = steps.gradient_of_input(gain),
              bias_gradient = steps.gradient_of_input(bias_place), of_deviations = steps.gradient_of_input(deviations);
-      const auto mean_of_row = [&](std::int64_t row) { return static_cast<float>(centred ? mean_of(x.row(row), width) : 0); };
+      const auto mean_of_row = [&](std::int64_t row) {
+        return static_cast<float>(centred ? mean_of(x.row(row), width) : 0);
+      };
       if (dx.defined())
         parallel_ranges(x.rows(), rows_grain(width), [&](std::int64_t begin, std::int64_t end, int) {
           for (std::int64_t row = begin; row < end; ++row) {
@@ -125,25 +129,29 @@ Tensor norm_by(const Tensor& x, const Tensor& deviations, const Tensor& gain, co
       for (std::int64_t row = 0; row < x.rows() && of_deviations.defined(); ++row) {
         const float mean = mean_of_row(row);
         double sum = 0;
-        for (std::int64_t i = 0; i < width; ++i) sum += static_cast<double>(dy.row(row)[i]) * gain.data()[i] * (x.row(row)[i] - mean);
-        of_deviations.data()[row] -= static_cast<float>(sum / (static_cast<double>(deviations.data()[row]) * deviations.data()[row]));
+        for (std::int64_t i = 0; i < width; ++i)
+          sum += static_cast<double>(dy.row(row)[i]) * gain.data()[i] * (x.row(row)[i] - mean);
+        of_deviations.data()[row] -=
+            static_cast<float>(sum / (static_cast<double>(deviations.data()[row]) * deviations.data()[row]));
       }
       // Columns are split, rows summed in order: the same bits for any number of threads.
       std::vector<float> means(static_cast<std::size_t>(x.rows()));
       for (std::int64_t row = 0; row < x.rows(); ++row) means[static_cast<std::size_t>(row)] = mean_of_row(row);
       parallel_ranges(width, std::max<std::int64_t>(1, element_grain / std::max<std::int64_t>(1, x.rows())),
                       [&](std::int64_t begin, std::int64_t end, int) {
-        for (std::int64_t i = begin; i < end; ++i) {
-          double of_gain = 0, of_bias = 0;
-          for (std::int64_t row = 0; row < x.rows(); ++row) {
-            const double slope = static_cast<double>(dy.row(row)[i]);
-            of_gain += slope * static_cast<double>((x.row(row)[i] - means[static_cast<std::size_t>(row)]) / deviations.data()[row]);
-            of_bias += slope;
-          }
-          if (gain_gradient.defined()) gain_gradient.data()[i] += static_cast<float>(of_gain);
-          if (bias_gradient.defined()) bias_gradient.data()[i] += static_cast<float>(of_bias);
-        }
-      });
+                        for (std::int64_t i = begin; i < end; ++i) {
+                          double of_gain = 0, of_bias = 0;
+                          for (std::int64_t row = 0; row < x.rows(); ++row) {
+                            const double slope = static_cast<double>(dy.row(row)[i]);
+                            of_gain +=
+                                slope * static_cast<double>((x.row(row)[i] - means[static_cast<std::size_t>(row)]) /
+                                                            deviations.data()[row]);
+                            of_bias += slope;
+                          }
+                          if (gain_gradient.defined()) gain_gradient.data()[i] += static_cast<float>(of_gain);
+                          if (bias_gradient.defined()) bias_gradient.data()[i] += static_cast<float>(of_bias);
+                        }
+                      });
     });
   }
   return y;

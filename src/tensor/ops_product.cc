@@ -13,7 +13,8 @@ Tensor gradient_before(Tape& tape, const Tensor& output, Activation activation, 
   if (activation == Activation::none) return tape.gradient_of_output(output);
   if (activation == Activation::relu) {
     Tensor gradient = tape.writable_gradient_of_output(output);
-    map_into(gradient, true, [](float dy, float y) { return y > 0 ? dy : 0; }, gradient, seen);
+    map_into(
+        gradient, true, [](float dy, float y) { return y > 0 ? dy : 0; }, gradient, seen);
     return gradient;
   }
   Tensor gradient = Tensor::zeros(seen.shape());
@@ -50,7 +51,8 @@ Tensor linear(const Tensor& x, const Weight& weight, const Tensor& bias, Activat
   if (tape != nullptr) {
     // The values of x are needed for the weight's gradient only.
     const Tensor kept_x = tape->tracks(weight.value()) ? x : x.place();
-    tape->record(y, [output = y.place(), seen_by_derivative, kept_x, weight, bias_place = bias.place(), activation](Tape& steps) {
+    tape->record(y, [output = y.place(), seen_by_derivative, kept_x, weight, bias_place = bias.place(),
+                     activation](Tape& steps) {
       const Tensor dy = gradient_before(steps, output, activation, seen_by_derivative);
       if (Tensor bias_gradient = steps.gradient_of_input(bias_place); bias_gradient.defined())
         sum_over_rows(rows_of(dy), bias_gradient.data());
@@ -61,7 +63,8 @@ Tensor linear(const Tensor& x, const Weight& weight, const Tensor& bias, Activat
       if (Tensor x_gradient = steps.gradient_of_input(kept_x, &first); x_gradient.defined()) {
         ProductEnd add;
         add.accumulate = !first;
-        multiply(dy.data(), dy.row_stride(), dy.rows(), weight.for_gradient(), x_gradient.data(), x_gradient.row_stride(), add);
+        multiply(dy.data(), dy.row_stride(), dy.rows(), weight.for_gradient(), x_gradient.data(),
+                 x_gradient.row_stride(), add);
       }
     });
   }
@@ -111,14 +114,15 @@ namespace {
 void transpose_into(Tensor& y, bool overwrite, const Tensor& x) {
   constexpr std::int64_t block = 32;
   const std::int64_t rows = x.rows(), width = x.width();
-  parallel_ranges((rows + block - 1) / block, rows_grain(block * width), [&](std::int64_t begin, std::int64_t end, int) {
-    const std::int64_t row_end = std::min(rows, end * block);
-    for (std::int64_t row = begin * block; row < row_end; row += block)
-      for (std::int64_t column = 0; column < width; column += block)
-        for (std::int64_t j = column; j < std::min(width, column + block); ++j)
-          for (std::int64_t i = row; i < std::min(row_end, row + block); ++i)
-            y.row(j)[i] = overwrite ? x.row(i)[j] : y.row(j)[i] + x.row(i)[j];
-  });
+  parallel_ranges((rows + block - 1) / block, rows_grain(block * width),
+                  [&](std::int64_t begin, std::int64_t end, int) {
+                    const std::int64_t row_end = std::min(rows, end * block);
+                    for (std::int64_t row = begin * block; row < row_end; row += block)
+                      for (std::int64_t column = 0; column < width; column += block)
+                        for (std::int64_t j = column; j < std::min(width, column + block); ++j)
+                          for (std::int64_t i = row; i < std::min(row_end, row + block); ++i)
+                            y.row(j)[i] = overwrite ? x.row(i)[j] : y.row(j)[i] + x.row(i)[j];
+                  });
 }
 
 }  // namespace

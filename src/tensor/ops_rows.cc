@@ -11,7 +11,9 @@ namespace attend {
 
 Tensor embed(const Tensor& table, std::span<const std::int32_t> ids, float factor) {
   require_matrix("embed", "table", table);
-  if (!table.contiguous()) throw Error(ErrorKind::shape, "embed", join("table ", table.shape(), " has gaps between its rows"), "clone() it first");
+  if (!table.contiguous())
+    throw Error(ErrorKind::shape, "embed", join("table ", table.shape(), " has gaps between its rows"),
+                "clone() it first");
   const std::int64_t count = table.shape()[0];
   for (std::size_t row = 0; row < ids.size(); ++row)
     if (ids[row] < 0 || ids[row] >= count)
@@ -46,7 +48,8 @@ Tensor select_rows(const Tensor& x, std::span<const std::int64_t> rows) {
                   join("x is ", x.shape()));
   Tensor y = Tensor::empty({static_cast<std::int64_t>(rows.size()), width});
   parallel_ranges(y.rows(), rows_grain(width), [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t row = begin; row < end; ++row) std::copy_n(x.row(rows[static_cast<std::size_t>(row)]), width, y.row(row));
+    for (std::int64_t row = begin; row < end; ++row)
+      std::copy_n(x.row(rows[static_cast<std::size_t>(row)]), width, y.row(row));
   });
   if (Tape* tape = tape_for({&x})) {
     tape->record(y, [output = y.place(), input = x.place(),
@@ -69,7 +72,8 @@ Tensor select_rows(const Tensor& x, std::span<const std::int64_t> rows) {
 namespace {
 
 void copy_into(Tensor target, const Tensor& x) {
-  map_into(target, true, [](float value) { return value; }, x);
+  map_into(
+      target, true, [](float value) { return value; }, x);
 }
 
 }  // namespace
@@ -78,7 +82,8 @@ Tensor join_rows(const Tensor& a, const Tensor& b) {
   require_matrix("join_rows", "a", a);
   require_matrix("join_rows", "b", b);
   if (a.width() != b.width())
-    throw Error(ErrorKind::shape, "join_rows", join("a is ", a.shape(), " and b is ", b.shape()), "both must have the same width");
+    throw Error(ErrorKind::shape, "join_rows", join("a is ", a.shape(), " and b is ", b.shape()),
+                "both must have the same width");
   Tensor y = Tensor::empty({a.rows() + b.rows(), a.width()});
   copy_into(y.row_range(0, a.rows()), a);
   copy_into(y.row_range(a.rows(), b.rows()), b);
@@ -86,7 +91,8 @@ Tensor join_rows(const Tensor& a, const Tensor& b) {
     tape->record(y, [output = y.place(), a_place = a.place(), b_place = b.place()](Tape& steps) {
       const Tensor dy = steps.gradient_of_output(output);
       bool first = false;
-      if (Tensor da = steps.gradient_of_input(a_place, &first); da.defined()) add_to(da, first, dy.row_range(0, a_place.rows()));
+      if (Tensor da = steps.gradient_of_input(a_place, &first); da.defined())
+        add_to(da, first, dy.row_range(0, a_place.rows()));
       if (Tensor db = steps.gradient_of_input(b_place, &first); db.defined())
         add_to(db, first, dy.row_range(a_place.rows(), b_place.rows()));
     });
@@ -98,7 +104,8 @@ Tensor join_columns(const Tensor& a, const Tensor& b) {
   require_matrix("join_columns", "a", a);
   require_matrix("join_columns", "b", b);
   if (a.rows() != b.rows())
-    throw Error(ErrorKind::shape, "join_columns", join("a is ", a.shape(), " and b is ", b.shape()), "both must have the same rows");
+    throw Error(ErrorKind::shape, "join_columns", join("a is ", a.shape(), " and b is ", b.shape()),
+                "both must have the same rows");
   Tensor y = Tensor::empty({a.rows(), a.width() + b.width()});
   copy_into(y.columns(0, a.width()), a);
   copy_into(y.columns(a.width(), b.width()), b);
@@ -106,7 +113,8 @@ Tensor join_columns(const Tensor& a, const Tensor& b) {
     tape->record(y, [output = y.place(), a_place = a.place(), b_place = b.place()](Tape& steps) {
       const Tensor dy = steps.gradient_of_output(output);
       bool first = false;
-      if (Tensor da = steps.gradient_of_input(a_place, &first); da.defined()) add_to(da, first, dy.columns(0, a_place.width()));
+      if (Tensor da = steps.gradient_of_input(a_place, &first); da.defined())
+        add_to(da, first, dy.columns(0, a_place.width()));
       if (Tensor db = steps.gradient_of_input(b_place, &first); db.defined())
         add_to(db, first, dy.columns(a_place.width(), b_place.width()));
     });
@@ -116,13 +124,15 @@ Tensor join_columns(const Tensor& a, const Tensor& b) {
 
 Tensor mean_rows(const Tensor& x, std::span<const std::int64_t> offsets) {
   require_matrix("mean_rows", "x", x);
-  if (offsets.empty() || offsets.front() < 0 || offsets.back() > x.rows() || !std::is_sorted(offsets.begin(), offsets.end()))
+  if (offsets.empty() || offsets.front() < 0 || offsets.back() > x.rows() ||
+      !std::is_sorted(offsets.begin(), offsets.end()))
     throw Error(ErrorKind::argument, "mean_rows", join(offsets.size(), " offsets for x ", x.shape()),
                 join("give ascending offsets from 0 to ", x.rows(), ", one more than items"));
   const std::int64_t items = static_cast<std::int64_t>(offsets.size()) - 1, width = x.width();
   Tensor y = Tensor::zeros({items, width});
   parallel_for(items, [&](std::int64_t item, int) {
-    const std::int64_t begin = offsets[static_cast<std::size_t>(item)], end = offsets[static_cast<std::size_t>(item) + 1];
+    const std::int64_t begin = offsets[static_cast<std::size_t>(item)],
+                       end = offsets[static_cast<std::size_t>(item) + 1];
     if (begin == end) return;
     float* out = y.row(item);
     for (std::int64_t row = begin; row < end; ++row)
@@ -180,7 +190,8 @@ Tensor scaled_sum(const char* where, const Tensor& x, float factor) {
 Tensor sum(const Tensor& x) { return scaled_sum("sum", x, 1); }
 
 Tensor mean(const Tensor& x) {
-  if (x.defined() && x.elements() == 0) throw Error(ErrorKind::shape, "mean", join("x is ", x.shape(), ", without elements"));
+  if (x.defined() && x.elements() == 0)
+    throw Error(ErrorKind::shape, "mean", join("x is ", x.shape(), ", without elements"));
   return scaled_sum("mean", x, x.defined() ? 1 / static_cast<float>(x.elements()) : 1);
 }
 
@@ -209,23 +220,26 @@ Tensor rotate_heads(Tensor x, std::int64_t heads, std::int64_t rotary_dim, Pairi
     throw Error(ErrorKind::shape, "rotate_heads", join("the table is ", table.shape(), " for rotary_dim ", rotary_dim),
                 "make it with rotation_table()");
   if (static_cast<std::int64_t>(positions.size()) != x.rows())
-    throw Error(ErrorKind::shape, "rotate_heads", join(positions.size(), " positions for x ", x.shape()), "give one a row");
+    throw Error(ErrorKind::shape, "rotate_heads", join(positions.size(), " positions for x ", x.shape()),
+                "give one a row");
   for (std::size_t row = 0; row < positions.size(); ++row)
     if (positions[row] < 0 || positions[row] >= table.shape()[0])
       throw Error(ErrorKind::argument, "rotate_heads", join("row ", row, " has position ", positions[row]),
                   join("the table holds positions 0 to ", table.shape()[0] - 1));
   Tape* tape = tape_for({&x});
   if (tape != nullptr && tape->watches(x))
-    throw Error(ErrorKind::argument, "rotate_heads", join("x ", x.shape(), " is a watched leaf and would be overwritten"), "clone() it first");
+    throw Error(ErrorKind::argument, "rotate_heads",
+                join("x ", x.shape(), " is a watched leaf and would be overwritten"), "clone() it first");
 
-  rotate(x.data(), x.rows(), x.row_stride(), heads, head_dim, rotary_dim, pairing, table.data(), positions.data(), false);
+  rotate(x.data(), x.rows(), x.row_stride(), heads, head_dim, rotary_dim, pairing, table.data(), positions.data(),
+         false);
   if (tape != nullptr) {
     // The gradient is turned back where it lies: below this step it belongs to the value before the rotation.
     tape->record(x, [output = x.place(), heads, head_dim, rotary_dim, pairing, table,
                      kept_positions = std::vector<std::int32_t>(positions.begin(), positions.end())](Tape& steps) {
       Tensor gradient = steps.gradient_of_output(output);
-      rotate(gradient.data(), gradient.rows(), gradient.row_stride(), heads, head_dim, rotary_dim, pairing, table.data(),
-             kept_positions.data(), true);
+      rotate(gradient.data(), gradient.rows(), gradient.row_stride(), heads, head_dim, rotary_dim, pairing,
+             table.data(), kept_positions.data(), true);
     });
   }
   return x;

@@ -14,36 +14,60 @@ const char* name_of(StackKind stack) { return stack == StackKind::encoder ? "enc
 
 const char* name_of(Part part) {
   switch (part) {
-    case Part::block: return "block";
-    case Part::self: return "self";
-    case Part::cross: return "cross";
-    case Part::feed_forward: return "feed_forward";
+    case Part::block:
+      return "block";
+    case Part::self:
+      return "self";
+    case Part::cross:
+      return "cross";
+    case Part::feed_forward:
+      return "feed_forward";
   }
   return "unknown";
 }
 
 const char* name_of(Point point) {
   switch (point) {
-    case Point::embedding_deviation: return "embedding_deviation";
-    case Point::embedded: return "embedded";
-    case Point::final_deviation: return "final_deviation";
-    case Point::final_norm: return "final_norm";
-    case Point::logits: return "logits";
-    case Point::input: return "input";
-    case Point::output: return "output";
-    case Point::deviation: return "deviation";
-    case Point::normed: return "normed";
-    case Point::query: return "query";
-    case Point::key: return "key";
-    case Point::value: return "value";
-    case Point::rotated_query: return "rotated_query";
-    case Point::rotated_key: return "rotated_key";
-    case Point::scores: return "scores";
-    case Point::weights: return "weights";
-    case Point::head_output: return "head_output";
-    case Point::projected: return "projected";
-    case Point::added: return "added";
-    case Point::inner: return "inner";
+    case Point::embedding_deviation:
+      return "embedding_deviation";
+    case Point::embedded:
+      return "embedded";
+    case Point::final_deviation:
+      return "final_deviation";
+    case Point::final_norm:
+      return "final_norm";
+    case Point::logits:
+      return "logits";
+    case Point::input:
+      return "input";
+    case Point::output:
+      return "output";
+    case Point::deviation:
+      return "deviation";
+    case Point::normed:
+      return "normed";
+    case Point::query:
+      return "query";
+    case Point::key:
+      return "key";
+    case Point::value:
+      return "value";
+    case Point::rotated_query:
+      return "rotated_query";
+    case Point::rotated_key:
+      return "rotated_key";
+    case Point::scores:
+      return "scores";
+    case Point::weights:
+      return "weights";
+    case Point::head_output:
+      return "head_output";
+    case Point::projected:
+      return "projected";
+    case Point::added:
+      return "added";
+    case Point::inner:
+      return "inner";
   }
   return "unknown";
 }
@@ -95,7 +119,8 @@ std::size_t name_distance(std::string_view name, std::string_view known) {
   const std::size_t letters = edit_distance(name, known);
   if (words.size() != known_words.size()) return letters;
   std::size_t by_word = 0;
-  for (std::size_t i = 0; i < words.size(); ++i) by_word += std::min<std::size_t>(4, edit_distance(words[i], known_words[i]));
+  for (std::size_t i = 0; i < words.size(); ++i)
+    by_word += std::min<std::size_t>(4, edit_distance(words[i], known_words[i]));
   return std::min(letters, by_word);
 }
 
@@ -125,7 +150,8 @@ Site parse_site(const std::string& name) {
   // Every site of one block at the layer named; the name must be one of theirs.
   const int layer = layer_in(name).value_or(0);
   std::vector<Site> sites;
-  for (StackKind stack : {StackKind::encoder, StackKind::decoder}) add_stack(sites, stack, layer, layer + 1, StackSites{.cross = true, .rotary = true, .embedding_norm = true});
+  for (StackKind stack : {StackKind::encoder, StackKind::decoder})
+    add_stack(sites, stack, layer, layer + 1, StackSites{.cross = true, .rotary = true, .embedding_norm = true});
   std::vector<std::pair<std::size_t, std::string>> near;
   for (const Site& site : sites) {
     std::string known = name_of(site);
@@ -166,7 +192,8 @@ const Tensor& Recorder::value(const Site& site, std::int64_t item) const {
   }
   if (values_.size() > most_named) recorded += join(" and ", values_.size() - most_named, " more");
   throw Error(ErrorKind::argument, "Recorder::value", join(text(site, item), " was not recorded"),
-              join(is_of_one_item(site) && item < 0 ? "name the item; " : "", "recorded: ", recorded.empty() ? "nothing" : recorded));
+              join(is_of_one_item(site) && item < 0 ? "name the item; " : "",
+                   "recorded: ", recorded.empty() ? "nothing" : recorded));
 }
 
 // ---- HeadMask, ScoreEditor ------------------------------------------------------------------------------------------
@@ -226,9 +253,10 @@ std::vector<float> ProbeList::head_factors(StackKind stack, int layer, Part part
       continue;
     }
     if (factors.size() != all.size())
-      throw Error(ErrorKind::argument, "ProbeList::head_factors",
-                  join(name_of(stack), '.', layer, '.', name_of(part), ": ", all.size(), " and ", factors.size(), " factors"),
-                  "give one factor a head");
+      throw Error(
+          ErrorKind::argument, "ProbeList::head_factors",
+          join(name_of(stack), '.', layer, '.', name_of(part), ": ", all.size(), " and ", factors.size(), " factors"),
+          "give one factor a head");
     for (std::size_t head = 0; head < all.size(); ++head) all[head] *= factors[head];
   }
   return all;
@@ -237,7 +265,8 @@ std::vector<float> ProbeList::head_factors(StackKind stack, int layer, Part part
 std::optional<StatisticsRequest> ProbeList::statistics(StackKind stack, int layer, Part part) const {
   std::vector<StatisticsRequest> requests;
   for (const Probe* probe : probes_)
-    if (std::optional<StatisticsRequest> wanted = probe->statistics(stack, layer, part)) requests.push_back(std::move(*wanted));
+    if (std::optional<StatisticsRequest> wanted = probe->statistics(stack, layer, part))
+      requests.push_back(std::move(*wanted));
   if (requests.empty()) return std::nullopt;
   return united(requests);
 }

@@ -12,7 +12,8 @@ namespace attend {
 namespace {
 
 Tensor rebuilt(const AttentionRecord& record, WeightsTile tile, float* WeightsTile::*matrix) {
-  Tensor out = Tensor::zeros({std::max<std::int64_t>(tile.query_end - tile.query_begin, 0), std::max<std::int64_t>(tile.key_end - tile.key_begin, 0)});
+  Tensor out = Tensor::zeros({std::max<std::int64_t>(tile.query_end - tile.query_begin, 0),
+                              std::max<std::int64_t>(tile.key_end - tile.key_begin, 0)});
   tile.*matrix = out.data();
   attention_weights(record.query, record.key, record.input, record.log_sum_exp, {&tile, 1});
   return out;
@@ -25,12 +26,14 @@ using PositionLists = std::vector<std::vector<std::int32_t>>;
 
 Tensor AttentionRecord::weights(std::int64_t item, std::int64_t head, std::int64_t query_begin, std::int64_t query_end,
                                 std::int64_t key_begin, std::int64_t key_end) const {
-  return rebuilt(*this, {item, head, query_begin, query_end, key_begin, key_end, nullptr, nullptr, 0}, &WeightsTile::weights);
+  return rebuilt(*this, {item, head, query_begin, query_end, key_begin, key_end, nullptr, nullptr, 0},
+                 &WeightsTile::weights);
 }
 
 Tensor AttentionRecord::scores(std::int64_t item, std::int64_t head, std::int64_t query_begin, std::int64_t query_end,
                                std::int64_t key_begin, std::int64_t key_end) const {
-  return rebuilt(*this, {item, head, query_begin, query_end, key_begin, key_end, nullptr, nullptr, 0}, &WeightsTile::scores);
+  return rebuilt(*this, {item, head, query_begin, query_end, key_begin, key_end, nullptr, nullptr, 0},
+                 &WeightsTile::scores);
 }
 
 AttentionRecord AttentionRecord::kept() const {
@@ -67,7 +70,8 @@ AttentionRecord AttentionRecord::kept() const {
     to.key_begin = next;
     to.key_pages = to.value_pages = nullptr;
     for (std::int64_t j = 0; j < from.keys; ++j) {
-      const float* row = from.key_pages != nullptr ? from.key_pages[j / input.page_rows] + j % input.page_rows * width : key.row(from.key_begin + j);
+      const float* row = from.key_pages != nullptr ? from.key_pages[j / input.page_rows] + j % input.page_rows * width
+                                                   : key.row(from.key_begin + j);
       std::copy_n(row, width, copy.key.row(next++));
     }
   }
@@ -86,17 +90,19 @@ std::vector<std::size_t> columns_of(const StatisticsResult& result, const Statis
     return columns;
   }
   for (const std::int32_t head : request.heads)
-    columns.push_back(static_cast<std::size_t>(std::lower_bound(result.heads.begin(), result.heads.end(), head) - result.heads.begin()));
+    columns.push_back(static_cast<std::size_t>(std::lower_bound(result.heads.begin(), result.heads.end(), head) -
+                                               result.heads.begin()));
   return columns;
 }
 
 // The first `width` of `step` numbers from `offset` on, of each column.
 template <typename Number>
-void copy_columns(const Number* from, std::int64_t rows, std::size_t heads, std::int64_t step, std::int64_t offset, std::int64_t width,
-                  const std::vector<std::size_t>& columns, Number* to) {
+void copy_columns(const Number* from, std::int64_t rows, std::size_t heads, std::int64_t step, std::int64_t offset,
+                  std::int64_t width, const std::vector<std::size_t>& columns, Number* to) {
   for (std::int64_t row = 0; row < rows; ++row)
     for (const std::size_t column : columns) {
-      std::copy_n(from + (row * static_cast<std::int64_t>(heads) + static_cast<std::int64_t>(column)) * step + offset, width, to);
+      std::copy_n(from + (row * static_cast<std::int64_t>(heads) + static_cast<std::int64_t>(column)) * step + offset,
+                  width, to);
       to += width;
     }
 }
@@ -128,7 +134,8 @@ StatisticsRequest united(std::span<const StatisticsRequest> requests) {
   return all;
 }
 
-StatisticsResult part_of(const StatisticsResult& result, std::span<const StatisticsRequest> requests, std::size_t index) {
+StatisticsResult part_of(const StatisticsResult& result, std::span<const StatisticsRequest> requests,
+                         std::size_t index) {
   if (requests.size() == 1) return result;
   const StatisticsRequest& request = requests[index];
   const std::vector<std::size_t> columns = columns_of(result, request);
@@ -138,7 +145,8 @@ StatisticsResult part_of(const StatisticsResult& result, std::span<const Statist
   part.top = request.top;
   part.lists = request.lists;
   part.log_sum_exp = result.log_sum_exp;
-  const auto copy = [&](bool wanted, const Tensor& from, Tensor& to, std::int64_t step, std::int64_t offset, std::int64_t width) {
+  const auto copy = [&](bool wanted, const Tensor& from, Tensor& to, std::int64_t step, std::int64_t offset,
+                        std::int64_t width) {
     if (!wanted) return;
     to = Tensor::empty({rows, chosen * width});
     copy_columns(from.data(), rows, result.heads.size(), step, offset, width, columns, to.data());
@@ -155,7 +163,8 @@ StatisticsResult part_of(const StatisticsResult& result, std::span<const Statist
   copy(request.top > 0, result.top_weights, part.top_weights, result.top, 0, request.top);
   if (request.top > 0) {
     part.top_keys.resize(static_cast<std::size_t>(rows * chosen * request.top));
-    copy_columns(result.top_keys.data(), rows, result.heads.size(), result.top, 0, request.top, columns, part.top_keys.data());
+    copy_columns(result.top_keys.data(), rows, result.heads.size(), result.top, 0, request.top, columns,
+                 part.top_keys.data());
   }
   return part;
 }
@@ -214,8 +223,11 @@ std::optional<StatisticsRequest> StatisticsRecorder::statistics(StackKind stack,
 }
 
 void StatisticsRecorder::visit_statistics(const StatisticsVisit& visit) {
-  const auto copy = [](std::span<const std::int64_t> from) { return std::vector<std::int64_t>(from.begin(), from.end()); };
-  Run run{visit.result, std::nullopt, copy(visit.visit.offsets), copy(visit.visit.first_positions), copy(visit.visit.item_numbers)};
+  const auto copy = [](std::span<const std::int64_t> from) {
+    return std::vector<std::int64_t>(from.begin(), from.end());
+  };
+  Run run{visit.result, std::nullopt, copy(visit.visit.offsets), copy(visit.visit.first_positions),
+          copy(visit.visit.item_numbers)};
   if (keeps_records_) run.record = visit.record.kept();
   const Site& site = visit.visit.site;
   runs_[{site.stack, site.layer, site.part}].push_back(std::move(run));

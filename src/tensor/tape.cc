@@ -16,8 +16,8 @@ thread_local Tape* innermost_tape = nullptr;
 struct Tape::State {
   // What is known about one storage.
   struct Entry {
-    Tensor gradient;    // its storage mirrors the values' storage; undefined until something was added
-    int writers = 0;    // recorded steps whose output lies in this storage and that have not run yet
+    Tensor gradient;  // its storage mirrors the values' storage; undefined until something was added
+    int writers = 0;  // recorded steps whose output lies in this storage and that have not run yet
     bool watched = false;
     bool kept = false;
   };
@@ -73,8 +73,9 @@ void Tape::keep_gradient(const Tensor& tensor) {
   State::Entry* entry = state_->find(tensor);
   if (entry == nullptr)
     throw Error(ErrorKind::argument, "Tape::keep_gradient",
-                tensor.defined() ? join("the tensor ", tensor.shape(), " was not computed from anything this tape watches")
-                                 : join("the tensor is undefined"),
+                tensor.defined()
+                    ? join("the tensor ", tensor.shape(), " was not computed from anything this tape watches")
+                    : join("the tensor is undefined"),
                 "watch() it, or a leaf it depends on, before it is computed");
   entry->kept = true;
 }
@@ -82,7 +83,8 @@ void Tape::keep_gradient(const Tensor& tensor) {
 void Tape::backward(const Tensor& loss) {
   if (!loss.defined() || loss.elements() != 1)
     throw Error(ErrorKind::shape, "Tape::backward",
-                loss.defined() ? join("the loss is ", loss.shape()) : join("the loss is undefined"), "give a loss of one element");
+                loss.defined() ? join("the loss is ", loss.shape()) : join("the loss is undefined"),
+                "give a loss of one element");
   if (!tracks(loss))
     throw Error(ErrorKind::argument, "Tape::backward", "the loss was not computed from anything this tape watches",
                 "compute it inside a GradientScope after watch(), and call backward() once");
@@ -150,8 +152,8 @@ Tensor Tape::gradient_of_input(const Tensor& input, bool* first) {
 Tensor Tape::move_gradient(const Tensor& output, const Tensor& input) {
   State::Entry* to = state_->find(input);
   State::Entry& from = *state_->find(output);
-  if (to == nullptr || to->gradient.defined() || from.watched || from.kept || from.writers != 1 || !output.covers_storage() ||
-      !input.covers_storage())
+  if (to == nullptr || to->gradient.defined() || from.watched || from.kept || from.writers != 1 ||
+      !output.covers_storage() || !input.covers_storage())
     return {};
   to->gradient = std::move(from.gradient);
   from.gradient = {};
@@ -161,7 +163,8 @@ Tensor Tape::move_gradient(const Tensor& output, const Tensor& input) {
 void Tape::pass_gradient(const Tensor& output, const Tensor& input) {
   if (move_gradient(output, input).defined()) return;
   bool first = false;
-  if (Tensor target = gradient_of_input(input, &first); target.defined()) add_to(target, first, gradient_of_output(output));
+  if (Tensor target = gradient_of_input(input, &first); target.defined())
+    add_to(target, first, gradient_of_output(output));
 }
 
 void Tape::add_gradient(const Tensor& input, Tensor amount, float factor) {

@@ -46,10 +46,14 @@ std::int64_t last_axis(const Shape& shape) { return shape.axes() == 0 ? 1 : shap
 Shape with_last_axis(const Shape& shape, std::int64_t size) {
   switch (shape.axes()) {
     case 0:
-    case 1: return {size};
-    case 2: return {shape[0], size};
-    case 3: return {shape[0], shape[1], size};
-    default: return {shape[0], shape[1], shape[2], size};
+    case 1:
+      return {size};
+    case 2:
+      return {shape[0], size};
+    case 3:
+      return {shape[0], shape[1], size};
+    default:
+      return {shape[0], shape[1], shape[2], size};
   }
 }
 

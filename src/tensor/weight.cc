@@ -21,8 +21,8 @@ struct Weight::State {
       const std::lock_guard lock(layout.packing);
       if (!layout.fresh.load(std::memory_order_relaxed)) {
         const std::int64_t outputs = value.shape()[0], inputs = value.shape()[1];
-        layout.matrix.pack(value.data(), transposed ? inputs : outputs, transposed ? outputs : inputs, value.row_stride(),
-                           transposed);
+        layout.matrix.pack(value.data(), transposed ? inputs : outputs, transposed ? outputs : inputs,
+                           value.row_stride(), transposed);
         layout.fresh.store(true, std::memory_order_release);
       }
     }
@@ -35,7 +35,9 @@ struct Weight::State {
 
 Weight::Weight(Tensor value) {
   require_matrix("Weight", "value", value);
-  if (!value.contiguous()) throw Error(ErrorKind::shape, "Weight", join("value ", value.shape(), " has gaps between its rows"), "clone() it first");
+  if (!value.contiguous())
+    throw Error(ErrorKind::shape, "Weight", join("value ", value.shape(), " has gaps between its rows"),
+                "clone() it first");
   state_ = std::make_shared<State>();
   state_->value = std::move(value);
 }

@@ -19,7 +19,10 @@ namespace attend {
 namespace {
 
 constexpr std::string_view gzip_magic = "\x1F\x8B";
-constexpr std::string_view xz_magic = std::string_view("\xFD" "7zXZ\0", 6);
+constexpr std::string_view xz_magic = std::string_view(
+    "\xFD"
+    "7zXZ\0",
+    6);
 constexpr std::uint64_t unpacking_memory = std::uint64_t{256} << 20;  // a hostile .xz can ask for gigabytes
 
 [[noreturn]] void refuse_format(const std::string& where, const std::string& what) {
@@ -127,8 +130,8 @@ class GzipSource final : public ByteSource {
         inside_ = false;
         if (inflateReset(&stream_) != Z_OK) refuse_format(file_->where(), "the .gz file is damaged");
       } else if (code != Z_OK && code != Z_BUF_ERROR) {
-        refuse_format(file_->where(),
-                      join("the .gz file is damaged", stream_.msg != nullptr ? ": " : "", stream_.msg != nullptr ? stream_.msg : ""));
+        refuse_format(file_->where(), join("the .gz file is damaged", stream_.msg != nullptr ? ": " : "",
+                                           stream_.msg != nullptr ? stream_.msg : ""));
       }
     }
     return wanted - stream_.avail_out;

@@ -63,10 +63,11 @@ class CharacterTokenizer final : public Tokenizer {
       if (found != characters_.end() && *found == step.character) {
         id = first_ + static_cast<std::int32_t>(found - characters_.begin());
       } else if (id < 0 || options_.refuse_unknown) {
-        throw Error(ErrorKind::text, "tokenizer",
-                    join("the character \"", normalised.substr(position, step.length), "\" (", code_point(step.character),
-                         ") at byte ", position + 1, " is not in the vocabulary of ", characters_.size(), " characters"),
-                    "leave it out, or train on a text that holds it");
+        throw Error(
+            ErrorKind::text, "tokenizer",
+            join("the character \"", normalised.substr(position, step.length), "\" (", code_point(step.character),
+                 ") at byte ", position + 1, " is not in the vocabulary of ", characters_.size(), " characters"),
+            "leave it out, or train on a text that holds it");
       }
       spans.push_back({id, static_cast<std::int64_t>(position), static_cast<std::int64_t>(position + step.length)});
       position += step.length;
@@ -101,7 +102,8 @@ std::shared_ptr<const Tokenizer> train_character(const CharacterOptions& options
     for (const char32_t character : characters_of(normalise(line, options.normalisation))) seen.insert(character);
   });
   if (seen.empty())
-    throw Error(ErrorKind::text, "character tokenizer", "the corpus holds no characters", "give a text that is not empty");
+    throw Error(ErrorKind::text, "character tokenizer", "the corpus holds no characters",
+                "give a text that is not empty");
   return character_tokenizer(options, {seen.begin(), seen.end()}, "character tokenizer");
 }
 

@@ -28,9 +28,10 @@ std::string excerpt(std::string_view line) {
 
 void check(const ReadOptions& options) {
   if (options.longest_line < 1 || options.limit < 1)
-    throw Error(ErrorKind::argument, "corpus",
-                join("a longest line of ", options.longest_line, " and a limit of ", options.limit, " bytes are not possible"),
-                "use at least 1");
+    throw Error(
+        ErrorKind::argument, "corpus",
+        join("a longest line of ", options.longest_line, " and a limit of ", options.limit, " bytes are not possible"),
+        "use at least 1");
 }
 
 // "do this, or that way" if the user has one.
@@ -38,14 +39,15 @@ std::string advice(const char* first, const char* otherwise, const std::string& 
   return name.empty() ? std::string(first) : join(first, ", or ", otherwise, " with ", name);
 }
 
-[[noreturn]] void refuse_invalid(const std::string& file, std::int64_t number, std::string_view line, std::size_t position,
-                                 const ReadOptions& options) {
+[[noreturn]] void refuse_invalid(const std::string& file, std::int64_t number, std::string_view line,
+                                 std::size_t position, const ReadOptions& options) {
   static const char digits[] = "0123456789ABCDEF";
   const auto byte = static_cast<unsigned char>(line[position]);
-  const bool utf16 = number == 1 && position == 0 && line.size() > 1 && (line.substr(0, 2) == "\xFF\xFE" || line.substr(0, 2) == "\xFE\xFF");
+  const bool utf16 = number == 1 && position == 0 && line.size() > 1 &&
+                     (line.substr(0, 2) == "\xFF\xFE" || line.substr(0, 2) == "\xFE\xFF");
   throw Error(ErrorKind::text, join(file, ':', number),
-              join("byte ", position + 1, " of the line (0x", digits[byte >> 4], digits[byte & 15], ") is not valid UTF-8",
-                   utf16 ? ": the file looks like UTF-16" : ""),
+              join("byte ", position + 1, " of the line (0x", digits[byte >> 4], digits[byte & 15],
+                   ") is not valid UTF-8", utf16 ? ": the file looks like UTF-16" : ""),
               advice("convert the file to UTF-8", "have such bytes replaced", options.names.replace_invalid));
 }
 
@@ -110,7 +112,9 @@ struct LineReader::State {
   bool ready() {
     for (;;) {
       const std::string_view rest = std::string_view(buffer).substr(begin);
-      if (rest.find('\n') != std::string_view::npos || static_cast<std::int64_t>(rest.size()) > options.longest_line + 4) return true;
+      if (rest.find('\n') != std::string_view::npos ||
+          static_cast<std::int64_t>(rest.size()) > options.longest_line + 4)
+        return true;
       if (!source->ready()) return false;
       if (!fill()) return true;
     }
@@ -182,8 +186,13 @@ Lines read_lines(const std::filesystem::path& path, const ReadOptions& options) 
 }
 
 struct PairReader::State {
-  State(const std::filesystem::path& source_path, const std::filesystem::path& target_path, const ReadOptions& read_options)
-      : source(source_path), target(target_path), options(read_options), left(source_path, read_options), right(target_path, read_options) {}
+  State(const std::filesystem::path& source_path, const std::filesystem::path& target_path,
+        const ReadOptions& read_options)
+      : source(source_path),
+        target(target_path),
+        options(read_options),
+        left(source_path, read_options),
+        right(target_path, read_options) {}
 
   // The longer file is read to its end for its number of lines.
   [[noreturn]] void refuse_lonely(bool more_left, const std::string& line) {
@@ -225,9 +234,11 @@ bool PairReader::next(std::string& source, std::string& target) {
       return true;
     }
     if (!state.options.skip_empty)
-      throw Error(ErrorKind::text, join(name_of_file(left_blank ? state.source : state.target), ':', state.left.number()),
-                  left_blank && right_blank ? std::string("both sides of the pair are empty") : "this side of the pair is empty",
-                  advice("remove the pair from both files", "have empty pairs skipped", state.options.names.skip_empty));
+      throw Error(
+          ErrorKind::text, join(name_of_file(left_blank ? state.source : state.target), ':', state.left.number()),
+          left_blank && right_blank ? std::string("both sides of the pair are empty")
+                                    : "this side of the pair is empty",
+          advice("remove the pair from both files", "have empty pairs skipped", state.options.names.skip_empty));
     ++state.skipped;
   }
   if (state.pairs == 0)
@@ -265,7 +276,8 @@ ParallelCorpus read_tsv(const std::filesystem::path& path, const TsvColumns& col
                 "use two different columns, counted from 0");
   check(options);
   ReadOptions whole = options;
-  whole.longest_line = options.longest_line > (std::int64_t{1} << 50) ? options.longest_line : 16 * options.longest_line;
+  whole.longest_line =
+      options.longest_line > (std::int64_t{1} << 50) ? options.longest_line : 16 * options.longest_line;
   LineReader reader(path, whole);
   ParallelCorpus corpus;
   const std::string name = name_of_file(path);
@@ -291,14 +303,16 @@ ParallelCorpus read_tsv(const std::filesystem::path& path, const TsvColumns& col
     }
     if (expected == 0) expected = std::max<std::int64_t>(count, std::max(columns.source, columns.target) + 1);
     if (count != expected)
-      throw Error(ErrorKind::text, where, join("the line ", excerpt(line), " has ", count,
-                  count == 1 ? " column" : " columns", " separated by tabs; expected ", expected),
+      throw Error(ErrorKind::text, where,
+                  join("the line ", excerpt(line), " has ", count, count == 1 ? " column" : " columns",
+                       " separated by tabs; expected ", expected),
                   "correct the line, or name the number of columns");
     for (const std::string_view side : sides)
       if (static_cast<std::int64_t>(side.size()) > options.longest_line)
-        throw Error(ErrorKind::text, where,
-                    join("the text ", excerpt(side), " has ", side.size(), " bytes; the limit is ", options.longest_line),
-                    advice("split the text", "raise the limit", options.names.longest_line));
+        throw Error(
+            ErrorKind::text, where,
+            join("the text ", excerpt(side), " has ", side.size(), " bytes; the limit is ", options.longest_line),
+            advice("split the text", "raise the limit", options.names.longest_line));
     if (is_blank(sides[0]) || is_blank(sides[1])) {
       if (!options.skip_empty)
         throw Error(ErrorKind::text, where,

@@ -84,11 +84,9 @@ class Llama2cTokenizer final : public Tokenizer {
   // The merge that llama2.c's loop would make: the best score, the leftmost among equals.
   struct Merge {
     float score;
-    std::int32_t left, right, id;    // positions of the two symbols; the token they become
+    std::int32_t left, right, id;      // positions of the two symbols; the token they become
     std::int64_t left_end, right_end;  // as they were, to tell outdated entries
-    bool operator<(const Merge& other) const {
-      return score != other.score ? score < other.score : left > other.left;
-    }
+    bool operator<(const Merge& other) const { return score != other.score ? score < other.score : left > other.left; }
   };
 
   std::vector<TokenSpan> cut(const std::string& normalised) const override {

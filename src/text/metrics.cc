@@ -218,7 +218,8 @@ std::string valid(std::string_view text, bool lower) {
 
 void check_sizes(const char* where, std::size_t hypotheses, std::size_t references) {
   if (hypotheses != references)
-    throw Error(ErrorKind::argument, where, join("there are ", hypotheses, " hypotheses and ", references, " references"),
+    throw Error(ErrorKind::argument, where,
+                join("there are ", hypotheses, " hypotheses and ", references, " references"),
                 "give one reference for each hypothesis, in the same order");
   if (hypotheses == 0)
     throw Error(ErrorKind::argument, where, "there are no sentences", "give at least one hypothesis and reference");
@@ -246,7 +247,8 @@ std::int64_t common(const Counts& hypothesis, const Counts& reference) {
 
 void add_sentence(BleuScore& sum, std::string_view hypothesis, std::string_view reference, const BleuOptions& options) {
   const auto words = [&](std::string_view text) {
-    return words_of(tokenise_for_bleu(without_blanks_around(valid(text, options.lower_case), false), options.tokenizer));
+    return words_of(
+        tokenise_for_bleu(without_blanks_around(valid(text, options.lower_case), false), options.tokenizer));
   };
   const std::vector<std::string> hypothesis_words = words(hypothesis), reference_words = words(reference);
   sum.hypothesis_length += static_cast<std::int64_t>(hypothesis_words.size());
@@ -313,7 +315,8 @@ std::vector<std::string> chrf_words(std::string_view text) {
 
 Counts character_ngrams(const std::string& text, const std::vector<std::size_t>& starts, std::size_t order) {
   Counts counts;
-  for (std::size_t i = 0; i + order < starts.size(); ++i) ++counts[text.substr(starts[i], starts[i + order] - starts[i])];
+  for (std::size_t i = 0; i + order < starts.size(); ++i)
+    ++counts[text.substr(starts[i], starts[i + order] - starts[i])];
   return counts;
 }
 
@@ -329,14 +332,15 @@ void add_sentence(std::vector<ChrfCounts>& sums, std::string_view hypothesis, st
                   const ChrfOptions& options) {
   struct Side {
     std::vector<std::string> words;
-    std::string letters;                // without blanks
-    std::vector<std::size_t> starts;    // of each character, and the end
+    std::string letters;              // without blanks
+    std::vector<std::size_t> starts;  // of each character, and the end
   };
   const auto side_of = [&](std::string_view text) {
     Side side;
     const std::string line = valid(text, options.lower_case);
     for (const std::string& word : words_of(line)) side.letters += word;
-    for (std::size_t at = 0; at < side.letters.size(); at += utf8_step(side.letters, at).length) side.starts.push_back(at);
+    for (std::size_t at = 0; at < side.letters.size(); at += utf8_step(side.letters, at).length)
+      side.starts.push_back(at);
     side.starts.push_back(side.letters.size());
     if (options.word_order > 0) side.words = chrf_words(line);
     return side;
@@ -379,11 +383,16 @@ void check(const ChrfOptions& options) {
 
 const char* name_of(BleuTokenizer tokenizer) {
   switch (tokenizer) {
-    case BleuTokenizer::standard: return "13a";
-    case BleuTokenizer::chinese: return "zh";
-    case BleuTokenizer::character: return "char";
-    case BleuTokenizer::intl: return "intl";
-    case BleuTokenizer::none: return "none";
+    case BleuTokenizer::standard:
+      return "13a";
+    case BleuTokenizer::chinese:
+      return "zh";
+    case BleuTokenizer::character:
+      return "char";
+    case BleuTokenizer::intl:
+      return "intl";
+    case BleuTokenizer::none:
+      return "none";
   }
   return "unknown";
 }
@@ -399,11 +408,16 @@ BleuTokenizer bleu_tokenizer_named(std::string_view name) {
 std::string tokenise_for_bleu(std::string_view text, BleuTokenizer tokenizer) {
   const std::string line = replace_invalid_utf8(text);
   switch (tokenizer) {
-    case BleuTokenizer::standard: return standard_words(line);
-    case BleuTokenizer::chinese: return chinese_words(line);
-    case BleuTokenizer::character: return character_words(line);
-    case BleuTokenizer::intl: return international_words(line);
-    case BleuTokenizer::none: break;
+    case BleuTokenizer::standard:
+      return standard_words(line);
+    case BleuTokenizer::chinese:
+      return chinese_words(line);
+    case BleuTokenizer::character:
+      return character_words(line);
+    case BleuTokenizer::intl:
+      return international_words(line);
+    case BleuTokenizer::none:
+      break;
   }
   return joined(words_of(line));
 }

@@ -55,8 +55,8 @@ class SentencePieceTokenizer final : public Tokenizer {
       }
     }
     const auto control = [&](int id) { return id >= 0 && id < size ? id : -1; };
-    const SpecialTokens specials{control(processor_.pad_id()), control(processor_.unk_id()), control(processor_.bos_id()),
-                                 control(processor_.eos_id())};
+    const SpecialTokens specials{control(processor_.pad_id()), control(processor_.unk_id()),
+                                 control(processor_.bos_id()), control(processor_.eos_id())};
     const FirstBlank first_blank = file.remove_extra_whitespaces ? FirstBlank::drop_until_text
                                    : file.add_dummy_prefix       ? FirstBlank::drop_one
                                                                  : FirstBlank::keep;
@@ -81,8 +81,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::vector<TokenSpan> cut(const std::string& normalised) const override {
     sentencepiece::ImmutableSentencePieceText result;
     const auto status = processor_.Encode(normalised, result.mutable_proto());
-    if (!status.ok())
-      throw Error(ErrorKind::text, "SentencePiece", join("the text cannot be cut: ", status.message()));
+    if (!status.ok()) throw Error(ErrorKind::text, "SentencePiece", join("the text cannot be cut: ", status.message()));
     std::vector<TokenSpan> spans;
     const std::size_t count = result.pieces_size();
     spans.reserve(count);
@@ -154,7 +153,8 @@ void check(const SentencePieceOptions& options) {
     refuse(join("a character coverage of ", options.character_coverage, " is not possible"), "use 0.98 to 1");
   if (options.longest_line < 10 || options.longest_line > 1 << 30)
     refuse(join("a longest line of ", options.longest_line, " bytes is not possible"), "use 10 to 2^30 bytes");
-  if (options.most_lines < 0) refuse(join("at most ", options.most_lines, " lines are not possible"), "use 0 for all lines");
+  if (options.most_lines < 0)
+    refuse(join("at most ", options.most_lines, " lines are not possible"), "use 0 for all lines");
   if (options.vocabulary_size < 1 || options.vocabulary_size > 1000000)
     refuse(join("a vocabulary of ", options.vocabulary_size, " tokens is not possible"), "use 1 to 1000000");
   std::vector<std::string> taken = {"<pad>", "<unk>", "<s>", "</s>"};
@@ -192,11 +192,12 @@ std::vector<std::string> training_lines(const SentencePieceOptions& options, con
   Random random(options.seed);
   std::int64_t seen = 0;
   source([&](std::string_view line) {
-    if (static_cast<std::int64_t>(line.size()) > options.longest_line || line.find(reserved) != std::string_view::npos ||
-        line.find('\0') != std::string_view::npos)
+    if (static_cast<std::int64_t>(line.size()) > options.longest_line ||
+        line.find(reserved) != std::string_view::npos || line.find('\0') != std::string_view::npos)
       return;
     std::string text = normalise(line, options.normalisation);
-    if (static_cast<std::int64_t>(text.size()) > options.longest_line || text.find(reserved) != std::string::npos) return;
+    if (static_cast<std::int64_t>(text.size()) > options.longest_line || text.find(reserved) != std::string::npos)
+      return;
     if (is_nothing(text)) return;
     const std::int64_t index = seen++;
     if (options.most_lines == 0 || index < options.most_lines) {
@@ -231,8 +232,10 @@ std::string last_number(const std::string& message) {
   const std::size_t high = message.find("Vocabulary size too high");
   if (high != std::string::npos)
     throw Error(ErrorKind::text, where,
-                join("a vocabulary of ", options.vocabulary_size, " tokens is larger than the corpus allows; the largest "
-                     "possible is ", last_number(message)),
+                join("a vocabulary of ", options.vocabulary_size,
+                     " tokens is larger than the corpus allows; the largest "
+                     "possible is ",
+                     last_number(message)),
                 join("set the vocabulary size to ", last_number(message), " or less, or train on more text"));
   const std::size_t small = message.find("Vocabulary size is smaller than required_chars");
   if (small != std::string::npos) {
@@ -241,8 +244,10 @@ std::string last_number(const std::string& message) {
     std::string needed = versus == std::string::npos ? "" : message.substr(versus + 4);
     needed = needed.substr(0, needed.find_first_not_of("0123456789"));
     throw Error(ErrorKind::text, where,
-                join("a vocabulary of ", options.vocabulary_size, " tokens is too small: the special tokens and the "
-                     "characters of the corpus alone are ", needed),
+                join("a vocabulary of ", options.vocabulary_size,
+                     " tokens is too small: the special tokens and the "
+                     "characters of the corpus alone are ",
+                     needed),
                 join("set the vocabulary size to at least ", needed, ", or lower the character coverage"));
   }
   throw Error(ErrorKind::text, where, join("SentencePiece could not train: ", message),
@@ -258,13 +263,15 @@ std::shared_ptr<const Tokenizer> sentencepiece_tokenizer(std::string model, Norm
 
 std::shared_ptr<const Tokenizer> train_sentencepiece(const SentencePieceOptions& options, const LineSource& lines) {
   check(options);
-  const std::int64_t fixed = 4 + static_cast<std::int64_t>(options.control_symbols.size() + options.user_symbols.size()) +
+  const std::int64_t fixed = 4 +
+                             static_cast<std::int64_t>(options.control_symbols.size() + options.user_symbols.size()) +
                              (options.byte_fallback ? 256 : 0);
   // The library ends the process when there is no room beside the tokens that are given.
   if (options.vocabulary_size <= fixed)
-    throw Error(ErrorKind::text, "SentencePiece training",
-                join("a vocabulary of ", options.vocabulary_size, " tokens is too small: the special tokens alone are ", fixed),
-                join("set the vocabulary size to more than ", fixed));
+    throw Error(
+        ErrorKind::text, "SentencePiece training",
+        join("a vocabulary of ", options.vocabulary_size, " tokens is too small: the special tokens alone are ", fixed),
+        join("set the vocabulary size to more than ", fixed));
   const std::vector<std::string> kept = training_lines(options, lines);
 
   std::ostringstream coverage;

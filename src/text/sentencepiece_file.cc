@@ -20,7 +20,7 @@ constexpr std::size_t most_self_test_bytes = 1 << 20;
 
 struct Field {
   std::uint32_t number = 0;
-  int type = 0;               // protobuf wire type: 0 varint, 1 eight bytes, 2 bytes, 5 four bytes
+  int type = 0;  // protobuf wire type: 0 varint, 1 eight bytes, 2 bytes, 5 four bytes
   std::uint64_t value = 0;
   std::string_view bytes;
 };
@@ -38,11 +38,20 @@ class Message {
     field.number = static_cast<std::uint32_t>(tag >> 3);
     field.type = static_cast<int>(tag & 7);
     switch (field.type) {
-      case 0: field.value = varint(); break;
-      case 1: field.value = fixed(8); break;
-      case 2: field.bytes = take(varint()); break;
-      case 5: field.value = fixed(4); break;
-      default: refuse(where_, join("is not a SentencePiece model: a field has the wire type ", field.type));
+      case 0:
+        field.value = varint();
+        break;
+      case 1:
+        field.value = fixed(8);
+        break;
+      case 2:
+        field.bytes = take(varint());
+        break;
+      case 5:
+        field.value = fixed(4);
+        break;
+      default:
+        refuse(where_, join("is not a SentencePiece model: a field has the wire type ", field.type));
     }
     return true;
   }
@@ -124,7 +133,8 @@ void check_piece(std::string_view bytes, std::int64_t index, const std::string& 
       named = true;
     } else if (field.number == 2 && field.type == 5) {
       const float score = std::bit_cast<float>(static_cast<std::uint32_t>(field.value));
-      if (!std::isfinite(score) || std::abs(score) > 1e9f) refuse(where, join("piece ", index, " has an impossible score"));
+      if (!std::isfinite(score) || std::abs(score) > 1e9f)
+        refuse(where, join("piece ", index, " has an impossible score"));
     }
   }
   if (!named) refuse(where, join("piece ", index, " has no text"));

@@ -113,10 +113,14 @@ std::vector<char32_t> characters_from(const Fields& fields) {
 
 const char* name_of(TokenizerKind kind) {
   switch (kind) {
-    case TokenizerKind::sentencepiece: return "sentencepiece";
-    case TokenizerKind::byte: return "byte";
-    case TokenizerKind::character: return "character";
-    case TokenizerKind::llama2c: return "llama2c";
+    case TokenizerKind::sentencepiece:
+      return "sentencepiece";
+    case TokenizerKind::byte:
+      return "byte";
+    case TokenizerKind::character:
+      return "character";
+    case TokenizerKind::llama2c:
+      return "llama2c";
   }
   return "unknown";
 }
@@ -227,8 +231,7 @@ std::string readable_text(std::string_view bytes) {
   while (position < bytes.size()) {
     const Utf8Step step = utf8_step(bytes, position);
     if (!step.valid) {
-      for (std::size_t i = 0; i < step.length; ++i)
-        text += byte_piece(static_cast<unsigned char>(bytes[position + i]));
+      for (std::size_t i = 0; i < step.length; ++i) text += byte_piece(static_cast<unsigned char>(bytes[position + i]));
     } else if (step.character == '\n') {
       text += "\\n";
     } else if (step.character == '\r') {
@@ -268,7 +271,8 @@ std::vector<NamedBytes> Tokenizer::serialise() const {
   json["kind"] = name_of(kind_);
   json["normalisation"] = name_of(normalisation_);
   json["size"] = size();
-  json["specials"] = {{"pad", specials_.pad}, {"unknown", specials_.unknown}, {"bos", specials_.bos}, {"eos", specials_.eos}};
+  json["specials"] = {
+      {"pad", specials_.pad}, {"unknown", specials_.unknown}, {"bos", specials_.bos}, {"eos", specials_.eos}};
   json["fingerprint"] = fingerprint();
   const std::string_view model = model_bytes();
   if (!model.empty()) json["file"] = model_name;
@@ -371,8 +375,8 @@ std::shared_ptr<const Tokenizer> load_tokenizer(std::span<const NamedBytes> file
       {"pad", found.pad}, {"unknown", found.unknown}, {"bos", found.bos}, {"eos", found.eos}};
   for (const auto& [key, id] : expected)
     if (specials.integer(key) != id)
-      throw Error(ErrorKind::format, json_where, join("\"", key, "\" is ", specials.integer(key), ", the vocabulary has ", id),
-                  Fields::advice);
+      throw Error(ErrorKind::format, json_where,
+                  join("\"", key, "\" is ", specials.integer(key), ", the vocabulary has ", id), Fields::advice);
   if (fields.integer("size") != tokenizer->size() || fields.text("fingerprint") != tokenizer->fingerprint())
     throw Error(ErrorKind::format, json_where, "its size or fingerprint is not that of the vocabulary beside it",
                 "the files come from two different tokenizers or one was changed; copy both again");

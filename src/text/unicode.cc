@@ -39,9 +39,9 @@ bool is_case_ignorable(char32_t character) {
     case UTF8PROC_CATEGORY_SK:
       return true;
     default: {
-      static constexpr char32_t inside_words[] = {0x27,   0x2E,   0x3A,   0xB7,   0x387,  0x55F,  0x5F4,  0x2018,
-                                                  0x2019, 0x2024, 0x2027, 0xFE13, 0xFE52, 0xFE55, 0xFF07, 0xFF0E,
-                                                  0xFF1A};
+      static constexpr char32_t inside_words[] = {0x27,   0x2E,   0x3A,   0xB7,   0x387,  0x55F,
+                                                  0x5F4,  0x2018, 0x2019, 0x2024, 0x2027, 0xFE13,
+                                                  0xFE52, 0xFE55, 0xFF07, 0xFF0E, 0xFF1A};
       return std::find(std::begin(inside_words), std::end(inside_words), character) != std::end(inside_words);
     }
   }
@@ -143,9 +143,12 @@ bool is_blank(std::string_view line) {
 
 const char* name_of(Normalisation normalisation) {
   switch (normalisation) {
-    case Normalisation::none: return "none";
-    case Normalisation::nfc: return "nfc";
-    case Normalisation::nfkc: return "nfkc";
+    case Normalisation::none:
+      return "none";
+    case Normalisation::nfc:
+      return "nfc";
+    case Normalisation::nfkc:
+      return "nfkc";
   }
   return "unknown";
 }
@@ -237,8 +240,8 @@ std::string normalise(std::string_view text, Normalisation normalisation) {
   if (invalid != std::string_view::npos) refuse_invalid(text, invalid);
   const bool ascii = std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
   if (ascii || normalisation == Normalisation::none) return std::string(text);
-  const auto options = static_cast<utf8proc_option_t>(
-      UTF8PROC_STABLE | UTF8PROC_COMPOSE | (normalisation == Normalisation::nfkc ? UTF8PROC_COMPAT : 0));
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE |
+                                                      (normalisation == Normalisation::nfkc ? UTF8PROC_COMPAT : 0));
   utf8proc_uint8_t* result = nullptr;
   const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
                                              static_cast<utf8proc_ssize_t>(text.size()), &result, options);
@@ -259,8 +262,7 @@ std::string lower_case(std::string_view text) {
     } else if (character == 0x3A3) {
       append_character(lower, is_final_sigma(characters, i) ? 0x3C2 : 0x3C3);
     } else {
-      append_character(lower,
-                       static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(character))));
+      append_character(lower, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(character))));
     }
   }
   return lower;

@@ -9,9 +9,9 @@ namespace attend {
 
 struct Utf8Step {
   char32_t character = 0xFFFD;
-  std::size_t length = 1;   // bytes; for ill-formed input the maximal ill-formed subsequence, at least 1
+  std::size_t length = 1;  // bytes; for ill-formed input the maximal ill-formed subsequence, at least 1
   bool valid = false;
-  bool cut_short = false;   // ill-formed only because the bytes end: more bytes could complete the character
+  bool cut_short = false;  // ill-formed only because the bytes end: more bytes could complete the character
 };
 
 // The character at `position`, which must be below bytes.size(). Ranges of Unicode 15, table 3-7.

@@ -24,9 +24,11 @@ struct TextItems {
   std::size_t size() const { return target.size(); }
 };
 
-std::vector<std::int64_t> held_out(std::int64_t count, std::int64_t wanted, std::uint64_t seed, const std::string& where) {
+std::vector<std::int64_t> held_out(std::int64_t count, std::int64_t wanted, std::uint64_t seed,
+                                   const std::string& where) {
   if (wanted >= count)
-    throw Error(ErrorKind::config, where, join("holds ", count, " items, and data.valid_lines takes ", wanted, " of them for validation"),
+    throw Error(ErrorKind::config, where,
+                join("holds ", count, " items, and data.valid_lines takes ", wanted, " of them for validation"),
                 "lower data.valid_lines");
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
@@ -52,7 +54,8 @@ void take_out(std::vector<std::string>& from, std::vector<std::string>& to, cons
 
 class Reader {
  public:
-  Reader(const Recipe& recipe, const Path& folder, std::shared_ptr<const Tokenizer> tokenizer, const std::function<void(std::string_view)>& phase)
+  Reader(const Recipe& recipe, const Path& folder, std::shared_ptr<const Tokenizer> tokenizer,
+         const std::function<void(std::string_view)>& phase)
       : recipe_(recipe), folder_(folder), phase_(phase) {
     data_.tokenizer = std::move(tokenizer);
   }
@@ -61,9 +64,15 @@ class Reader {
     phase_("reading data");
     switch (recipe_.data.task) {
       case RecipeTask::translate:
-      case RecipeTask::lines: read_sequences(); break;
-      case RecipeTask::blocks: read_blocks(); break;
-      case RecipeTask::images: read_image_files(); break;
+      case RecipeTask::lines:
+        read_sequences();
+        break;
+      case RecipeTask::blocks:
+        read_blocks();
+        break;
+      case RecipeTask::images:
+        read_image_files();
+        break;
     }
     return std::move(data_);
   }
@@ -79,7 +88,8 @@ class Reader {
     else others = {wanted.string() + ".gz", wanted.string() + ".xz"};
     for (const Path& other : others) {
       if (!std::filesystem::is_regular_file(other, code)) continue;
-      if (told_.insert(other).second) phase_(join(wanted.string(), " is not there: reading ", other.filename().string()));
+      if (told_.insert(other).second)
+        phase_(join(wanted.string(), " is not there: reading ", other.filename().string()));
       return other;
     }
     return wanted;
@@ -111,8 +121,8 @@ class Reader {
       const std::string& line = lines.lines[i];
       const std::size_t out = line.find(" OUT: ");
       if (!line.starts_with("IN: ") || out == std::string::npos || out <= 4 || out + 6 >= line.size())
-        throw Error(ErrorKind::text, join(file.string(), ":", i + 1), "the line is not of the form \"IN: ... OUT: ...\"",
-                    "correct it, or set data.format");
+        throw Error(ErrorKind::text, join(file.string(), ":", i + 1),
+                    "the line is not of the form \"IN: ... OUT: ...\"", "correct it, or set data.format");
       items.source.push_back(line.substr(4, out - 4));
       items.target.push_back(line.substr(out + 6));
     }
@@ -128,7 +138,8 @@ class Reader {
       return {{}, std::move(lines.lines)};
     }
     switch (data.format) {
-      case PairFormat::files: return take_pairs(read_parallel(path(names[0]), path(names[1]), read_options()));
+      case PairFormat::files:
+        return take_pairs(read_parallel(path(names[0]), path(names[1]), read_options()));
       case PairFormat::tsv: {
         TsvColumns columns;
         columns.source = static_cast<int>(data.source_column);
@@ -136,7 +147,8 @@ class Reader {
         columns.columns = static_cast<int>(data.columns);
         return take_pairs(read_tsv(path(names[0]), columns, read_options()));
       }
-      case PairFormat::in_out: return read_in_out(path(names[0]));
+      case PairFormat::in_out:
+        return read_in_out(path(names[0]));
     }
     return {};
   }
@@ -212,7 +224,8 @@ class Reader {
       for (const std::string& line : items.target) take(line);
     };
     if (data.valid.empty()) {
-      const auto indices = held_out(static_cast<std::int64_t>(train.size()), data.valid_lines, recipe_.train.seed, train_place());
+      const auto indices =
+          held_out(static_cast<std::int64_t>(train.size()), data.valid_lines, recipe_.train.seed, train_place());
       take_out(train.source, valid.source, indices);
       take_out(train.target, valid.target, indices);
     }
@@ -225,7 +238,8 @@ class Reader {
     phase_("encoding");
     const SpecialTokens& specials = data_.tokenizer->specials();
     if (specials.eos < 0)
-      throw Error(ErrorKind::config, "tokenizer", "the vocabulary has no end token", "use another tokenizer, or task = \"blocks\"");
+      throw Error(ErrorKind::config, "tokenizer", "the vocabulary has no end token",
+                  "use another tokenizer, or task = \"blocks\"");
     data_.end = specials.eos;
     data_.first = first_token(*data_.tokenizer);
     data_.task.lines = true;
@@ -236,7 +250,8 @@ class Reader {
         for (const std::string& language : data.languages) {
           const std::string tag = "<2" + language + ">";
           if (data_.tokenizer->id(tag) < 0)
-            throw Error(ErrorKind::config, "tokenizer", join("the vocabulary has no piece ", tag), "both directions need a tag for each language");
+            throw Error(ErrorKind::config, "tokenizer", join("the vocabulary has no piece ", tag),
+                        "both directions need a tag for each language");
           data_.task.target_tags[language] = tag;
         }
     } else {
@@ -246,10 +261,11 @@ class Reader {
     data_.train = encode(train, &data_.left_out);
     data_.valid = encode(valid, &too_long_valid);
     if (data_.train.empty() || data_.valid.empty())
-      throw Error(ErrorKind::text, train_place(),
-                  join("no ", data_.train.empty() ? "training" : "validation", " item is short enough: all are longer than ",
-                       data.longest > 0 ? data.longest : recipe_.model.max_positions, " tokens"),
-                  "raise data.longest or model.max_positions");
+      throw Error(
+          ErrorKind::text, train_place(),
+          join("no ", data_.train.empty() ? "training" : "validation", " item is short enough: all are longer than ",
+               data.longest > 0 ? data.longest : recipe_.model.max_positions, " tokens"),
+          "raise data.longest or model.max_positions");
     if (data.task == RecipeTask::translate && recipe_.validation.decode > 0) choose_decode_lines(valid);
   }
 
@@ -264,7 +280,8 @@ class Reader {
       }
       const std::vector<std::string>& sources = direction == 0 ? valid.source : valid.target;
       const std::vector<std::string>& references = direction == 0 ? valid.target : valid.source;
-      for (std::size_t i = 0; i < sources.size() && static_cast<std::int64_t>(set.sources.size()) < recipe_.validation.decode; ++i) {
+      for (std::size_t i = 0;
+           i < sources.size() && static_cast<std::int64_t>(set.sources.size()) < recipe_.validation.decode; ++i) {
         if (encode_source(data_.task, *data_.tokenizer, sources[i], set.to).size() > longest) continue;
         set.sources.push_back(sources[i]);
         set.references.push_back(references[i]);
@@ -297,14 +314,16 @@ class Reader {
       data_.valid_text = data_.tokenizer->encode(valid.text);
     } else {
       // As nanoGPT splits: the first floor(n * 0.9) tokens train.
-      const auto cut = static_cast<std::ptrdiff_t>(static_cast<double>(data_.train_text.size()) * (1 - data.valid_share));
+      const auto cut =
+          static_cast<std::ptrdiff_t>(static_cast<double>(data_.train_text.size()) * (1 - data.valid_share));
       data_.valid_text.assign(data_.train_text.begin() + cut, data_.train_text.end());
       data_.train_text.resize(static_cast<std::size_t>(cut));
     }
     const auto enough = static_cast<std::size_t>(data.block) + 1;
     if (data_.train_text.size() < enough || data_.valid_text.size() < 2)
       throw Error(ErrorKind::text, train_place(),
-                  join("gives ", data_.train_text.size(), " training and ", data_.valid_text.size(), " validation tokens; a block with its labels needs ", enough, " and 2"),
+                  join("gives ", data_.train_text.size(), " training and ", data_.valid_text.size(),
+                       " validation tokens; a block with its labels needs ", enough, " and 2"),
                   "give more text or a smaller data.block");
     data_.task.kind = Task::Kind::generate;
     data_.task.lines = false;
@@ -318,23 +337,30 @@ class Reader {
       data_.valid_images = read_images(path(data.valid[0]), path(data.valid[1]));
       if (data_.valid_images.height != train.height || data_.valid_images.width != train.width)
         throw Error(ErrorKind::format, path(data.valid[0]).string(),
-                    join("images are ", data_.valid_images.height, " x ", data_.valid_images.width, "; the training images are ", train.height, " x ", train.width));
+                    join("images are ", data_.valid_images.height, " x ", data_.valid_images.width,
+                         "; the training images are ", train.height, " x ", train.width));
     } else {
-      data_.valid_images = attend::take_out(train, held_out(train.size(), data.valid_lines, recipe_.train.seed, train_place()));
+      data_.valid_images =
+          attend::take_out(train, held_out(train.size(), data.valid_lines, recipe_.train.seed, train_place()));
     }
     if (train.height % data.patch != 0 || train.width % data.patch != 0)
-      throw Error(ErrorKind::config, "data.patch", join("patches of ", data.patch, " do not divide images of ", train.height, " x ", train.width),
+      throw Error(ErrorKind::config, "data.patch",
+                  join("patches of ", data.patch, " do not divide images of ", train.height, " x ", train.width),
                   "choose a divisor");
-    const std::int64_t patches = (train.height / data.patch) * (train.width / data.patch), rows = patches + (recipe_.model.encoder->class_token ? 1 : 0);
+    const std::int64_t patches = (train.height / data.patch) * (train.width / data.patch),
+                       rows = patches + (recipe_.model.encoder->class_token ? 1 : 0);
     if (rows > recipe_.model.max_positions)
-      throw Error(ErrorKind::config, "model.max_positions",
-                  join("is ", recipe_.model.max_positions, "; an image of ", train.height, " x ", train.width, " has ", patches, " patches of ", data.patch, " x ",
-                       data.patch, rows > patches ? " and a class token" : ""),
-                  join("give at least ", rows, ", or larger patches"));
+      throw Error(
+          ErrorKind::config, "model.max_positions",
+          join("is ", recipe_.model.max_positions, "; an image of ", train.height, " x ", train.width, " has ", patches,
+               " patches of ", data.patch, " x ", data.patch, rows > patches ? " and a class token" : ""),
+          join("give at least ", rows, ", or larger patches"));
     const std::int32_t classes = *std::max_element(train.labels.begin(), train.labels.end()) + 1;
     for (std::size_t i = 0; i < data_.valid_images.labels.size(); ++i)
       if (data_.valid_images.labels[i] >= classes)
-        throw Error(ErrorKind::format, "data.valid", join("image ", i, " has label ", data_.valid_images.labels[i], "; the training images know 0 to ", classes - 1));
+        throw Error(ErrorKind::format, "data.valid",
+                    join("image ", i, " has label ", data_.valid_images.labels[i], "; the training images know 0 to ",
+                         classes - 1));
     data_.task.kind = Task::Kind::classify;
     for (std::int32_t i = 0; i < classes; ++i) data_.task.classes.push_back(std::to_string(i));
     data_.task.image_height = train.height;

@@ -36,7 +36,8 @@ Idx read_idx(const std::filesystem::path& path, std::size_t axes) {
   std::vector<std::uint8_t> bytes = unpacked(path);
   const std::size_t header = 4 + 4 * axes;
   if (bytes.size() < header || bytes[0] != 0 || bytes[1] != 0 || bytes[2] != 8 || bytes[3] != axes)
-    throw Error(ErrorKind::format, path.string(), join("is not an idx file of unsigned bytes with ", axes, axes == 1 ? " axis" : " axes"));
+    throw Error(ErrorKind::format, path.string(),
+                join("is not an idx file of unsigned bytes with ", axes, axes == 1 ? " axis" : " axes"));
   Idx idx;
   std::int64_t product = 1;
   for (std::size_t axis = 0; axis < axes; ++axis) {
@@ -48,7 +49,9 @@ Idx read_idx(const std::filesystem::path& path, std::size_t axes) {
     product *= size;
   }
   if (static_cast<std::int64_t>(bytes.size() - header) != product)
-    throw Error(ErrorKind::format, path.string(), join("holds ", bytes.size() - header, " values; its header promises ", product), "fetch the file again");
+    throw Error(ErrorKind::format, path.string(),
+                join("holds ", bytes.size() - header, " values; its header promises ", product),
+                "fetch the file again");
   idx.values.assign(bytes.begin() + static_cast<std::ptrdiff_t>(header), bytes.end());
   return idx;
 }
@@ -59,7 +62,8 @@ ImageSet read_images(const std::filesystem::path& images, const std::filesystem:
   Idx pixels = read_idx(images, 3);
   const Idx classes = read_idx(labels, 1);
   if (pixels.sizes[0] != classes.sizes[0])
-    throw Error(ErrorKind::format, labels.string(), join("holds ", classes.sizes[0], " labels and ", images.string(), " ", pixels.sizes[0], " images"));
+    throw Error(ErrorKind::format, labels.string(),
+                join("holds ", classes.sizes[0], " labels and ", images.string(), " ", pixels.sizes[0], " images"));
   ImageSet set;
   set.height = pixels.sizes[1];
   set.width = pixels.sizes[2];
@@ -85,7 +89,8 @@ ImageSet take_out(ImageSet& set, std::span<const std::int64_t> indices) {
   return out;
 }
 
-std::vector<float> transformed(std::span<const std::uint8_t> image, std::int64_t height, std::int64_t width, double angle, double right, double down) {
+std::vector<float> transformed(std::span<const std::uint8_t> image, std::int64_t height, std::int64_t width,
+                               double angle, double right, double down) {
   std::vector<float> out(image.size());
   const double cosine = std::cos(angle), sine = std::sin(angle);
   const double middle_x = 0.5 * static_cast<double>(width - 1), middle_y = 0.5 * static_cast<double>(height - 1);
@@ -102,14 +107,15 @@ std::vector<float> transformed(std::span<const std::uint8_t> image, std::int64_t
       const auto column = static_cast<std::int64_t>(floor_x), row = static_cast<std::int64_t>(floor_y);
       const double above = pixel(row, column) * (1 - along_x) + pixel(row, column + 1) * along_x;
       const double below = pixel(row + 1, column) * (1 - along_x) + pixel(row + 1, column + 1) * along_x;
-      out[static_cast<std::size_t>(y * width + x)] = static_cast<float>((above * (1 - along_y) + below * along_y) / 255.0);
+      out[static_cast<std::size_t>(y * width + x)] =
+          static_cast<float>((above * (1 - along_y) + below * along_y) / 255.0);
     }
   }
   return out;
 }
 
-Batch image_batch(const ImageSet& set, std::span<const std::int64_t> indices, const DataRecipe& recipe, bool augment, std::uint64_t seed,
-                  std::int64_t epoch) {
+Batch image_batch(const ImageSet& set, std::span<const std::int64_t> indices, const DataRecipe& recipe, bool augment,
+                  std::uint64_t seed, std::int64_t epoch) {
   const std::int64_t patch = recipe.patch, across = set.width / patch, patches = across * (set.height / patch);
   Batch batch;
   batch.features = Tensor::empty({static_cast<std::int64_t>(indices.size()) * patches, patch * patch});
@@ -122,7 +128,8 @@ Batch image_batch(const ImageSet& set, std::span<const std::int64_t> indices, co
     const std::int64_t index = indices[static_cast<std::size_t>(item)];
     double angle = 0, right = 0, down = 0;
     if (augment && (recipe.shift > 0 || recipe.rotation > 0)) {
-      Random random(stream_seed(seed, Purpose::augmentation, static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(index)));
+      Random random(stream_seed(seed, Purpose::augmentation, static_cast<std::uint64_t>(epoch),
+                                static_cast<std::uint64_t>(index)));
       angle = (2 * random.uniform() - 1) * recipe.rotation * std::numbers::pi / 180;
       right = (2 * random.uniform() - 1) * recipe.shift;
       down = (2 * random.uniform() - 1) * recipe.shift;

@@ -12,7 +12,7 @@ namespace attend {
 
 struct ImageSet {
   std::int64_t height = 0, width = 0;
-  std::vector<std::uint8_t> pixels;   // [images, height, width]
+  std::vector<std::uint8_t> pixels;  // [images, height, width]
   std::vector<std::int32_t> labels;
 
   std::int64_t size() const { return static_cast<std::int64_t>(labels.size()); }
@@ -30,11 +30,12 @@ ImageSet take_out(ImageSet& set, std::span<const std::int64_t> indices);
 
 // Turned about its middle by `angle` (radians, anticlockwise as one sees it) and moved by (right, down) pixels, with
 // bilinear interpolation; what comes from outside is 0. Values are pixel / 255.
-std::vector<float> transformed(std::span<const std::uint8_t> image, std::int64_t height, std::int64_t width, double angle, double right, double down);
+std::vector<float> transformed(std::span<const std::uint8_t> image, std::int64_t height, std::int64_t width,
+                               double angle, double right, double down);
 
 // Rows of features: patch by patch, row by row of patches; a feature row holds the patch's pixels / 255 row by row.
 // shift and rotation are the recipe's; each image's own are drawn from (seed, epoch, index). Both 0: the images as they are.
-Batch image_batch(const ImageSet& set, std::span<const std::int64_t> indices, const DataRecipe& recipe, bool augment, std::uint64_t seed,
-                  std::int64_t epoch);
+Batch image_batch(const ImageSet& set, std::span<const std::int64_t> indices, const DataRecipe& recipe, bool augment,
+                  std::uint64_t seed, std::int64_t epoch);
 
 }  // namespace attend

@@ -92,7 +92,8 @@ void Learner::update(double rate, double norm, std::int64_t step) {
   for (std::size_t i = 0; i < gradients_.size(); ++i) {
     Parameter& parameter = model_.parameters()[i];
     adam.decay = parameter.decays ? static_cast<float>(recipe_.weight_decay) : 0.0f;
-    adam_step(adam, gradients_[i].elements(), parameter.value.data(), gradients_[i].data(), first_[i].data(), second_[i].data());
+    adam_step(adam, gradients_[i].elements(), parameter.value.data(), gradients_[i].data(), first_[i].data(),
+              second_[i].data());
     parameter.changed();
   }
 }
@@ -117,7 +118,8 @@ void Learner::restore_moments(const SafetensorsFile& file) {
     const SafetensorsEntry& entry = file.entry(moment.name);
     Tensor target = moment.value;
     if (entry.elements != target.elements())
-      throw Error(ErrorKind::format, file.source(), join(moment.name, " is ", shape_text(entry.shape), "; the model's is ", target.shape()),
+      throw Error(ErrorKind::format, file.source(),
+                  join(moment.name, " is ", shape_text(entry.shape), "; the model's is ", target.shape()),
                   "the state belongs to another model");
     file.read(entry, {target.data(), static_cast<std::size_t>(target.elements())});
     require_finite(file.source(), moment.name, target);

@@ -75,7 +75,8 @@ std::vector<CurvePoint> thinned(std::span<const CurvePoint> points, std::size_t 
 
 }  // namespace
 
-std::string loss_curve_svg(const std::string& title, std::span<const CurvePoint> train, std::span<const CurvePoint> valid) {
+std::string loss_curve_svg(const std::string& title, std::span<const CurvePoint> train,
+                           std::span<const CurvePoint> valid) {
   constexpr double width = 760, height = 440, left = 64, right = 740, top = 76, bottom = 384;
   const std::vector<CurvePoint> lines[2] = {thinned(train, 400), thinned(valid, 400)};
   double last_step = 1, low = 0, high = 0;
@@ -95,7 +96,8 @@ std::string loss_curve_svg(const std::string& title, std::span<const CurvePoint>
   };
 
   std::ostringstream out;
-  out << "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " << width << ' ' << height << "\" width=\"" << width << "\" height=\"" << height
+  out << "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " << width << ' ' << height << "\" width=\"" << width
+      << "\" height=\"" << height
       << "\" role=\"img\" font-family=\"system-ui, 'Noto Sans', 'Noto Sans CJK SC', sans-serif\" font-size=\"12\">\n"
       << "<title>" << escaped(title) << ": loss by step</title>\n"
       << "<style>\n"
@@ -111,20 +113,23 @@ std::string loss_curve_svg(const std::string& title, std::span<const CurvePoint>
       << "  }\n"
       << "</style>\n"
       << "<rect class=\"paper\" width=\"" << width << "\" height=\"" << height << "\" rx=\"6\"/>\n"
-      << "<text class=\"ink\" x=\"" << left << "\" y=\"30\" font-size=\"16\" font-weight=\"600\">" << escaped(title) << "</text>\n";
+      << "<text class=\"ink\" x=\"" << left << "\" y=\"30\" font-size=\"16\" font-weight=\"600\">" << escaped(title)
+      << "</text>\n";
 
   for (double value = nats.low; value <= nats.high + nats.tick / 2; value += nats.tick)
-    out << "<line class=\"grid\" x1=\"" << left << "\" x2=\"" << right << "\" y1=\"" << fixed(y_of(value), 1) << "\" y2=\"" << fixed(y_of(value), 1)
-        << "\"/><text class=\"soft\" x=\"" << left - 8 << "\" y=\"" << fixed(y_of(value) + 4, 1) << "\" text-anchor=\"end\">"
-        << fixed(value, digits_of(nats.tick)) << "</text>\n";
+    out << "<line class=\"grid\" x1=\"" << left << "\" x2=\"" << right << "\" y1=\"" << fixed(y_of(value), 1)
+        << "\" y2=\"" << fixed(y_of(value), 1) << "\"/><text class=\"soft\" x=\"" << left - 8 << "\" y=\""
+        << fixed(y_of(value) + 4, 1) << "\" text-anchor=\"end\">" << fixed(value, digits_of(nats.tick)) << "</text>\n";
   for (double step = 0; step <= steps.high; step += steps.tick)
-    out << "<line class=\"axis\" x1=\"" << fixed(x_of(step), 1) << "\" x2=\"" << fixed(x_of(step), 1) << "\" y1=\"" << bottom << "\" y2=\""
-        << bottom + 5 << "\"/><text class=\"soft\" x=\"" << fixed(x_of(step), 1) << "\" y=\"" << bottom + 20 << "\" text-anchor=\"middle\">"
-        << step_text(step) << "</text>\n";
-  out << "<line class=\"axis\" x1=\"" << left << "\" x2=\"" << right << "\" y1=\"" << bottom << "\" y2=\"" << bottom << "\"/>\n"
-      << "<text class=\"soft\" x=\"" << (left + right) / 2 << "\" y=\"" << bottom + 42 << "\" text-anchor=\"middle\">step</text>\n"
-      << "<text class=\"soft\" x=\"18\" y=\"" << (top + bottom) / 2 << "\" text-anchor=\"middle\" transform=\"rotate(-90 18 "
-      << (top + bottom) / 2 << ")\">loss, nats</text>\n";
+    out << "<line class=\"axis\" x1=\"" << fixed(x_of(step), 1) << "\" x2=\"" << fixed(x_of(step), 1) << "\" y1=\""
+        << bottom << "\" y2=\"" << bottom + 5 << "\"/><text class=\"soft\" x=\"" << fixed(x_of(step), 1) << "\" y=\""
+        << bottom + 20 << "\" text-anchor=\"middle\">" << step_text(step) << "</text>\n";
+  out << "<line class=\"axis\" x1=\"" << left << "\" x2=\"" << right << "\" y1=\"" << bottom << "\" y2=\"" << bottom
+      << "\"/>\n"
+      << "<text class=\"soft\" x=\"" << (left + right) / 2 << "\" y=\"" << bottom + 42
+      << "\" text-anchor=\"middle\">step</text>\n"
+      << "<text class=\"soft\" x=\"18\" y=\"" << (top + bottom) / 2
+      << "\" text-anchor=\"middle\" transform=\"rotate(-90 18 " << (top + bottom) / 2 << ")\">loss, nats</text>\n";
 
   const auto polyline = [&](const std::vector<CurvePoint>& points, const char* name) {
     if (points.size() < 2) return;
@@ -137,20 +142,22 @@ std::string loss_curve_svg(const std::string& title, std::span<const CurvePoint>
   polyline(lines[1], "valid");
   if (lines[1].size() <= 60)
     for (const CurvePoint& point : lines[1])
-      out << "<circle class=\"mark\" cx=\"" << fixed(x_of(point.step), 1) << "\" cy=\"" << fixed(y_of(point.value), 1) << "\" r=\"2.6\"/>\n";
+      out << "<circle class=\"mark\" cx=\"" << fixed(x_of(point.step), 1) << "\" cy=\"" << fixed(y_of(point.value), 1)
+          << "\" r=\"2.6\"/>\n";
 
   double legend = left;
   const auto entry = [&](const char* name, std::string text, std::span<const CurvePoint> points) {
     if (points.empty()) return;
     text += ", last " + fixed(points.back().value, 3);
-    out << "<line class=\"" << name << "\" x1=\"" << legend << "\" x2=\"" << legend + 24 << "\" y1=\"52\" y2=\"52\"/><text class=\"ink\" x=\""
-        << legend + 31 << "\" y=\"56\">" << text << "</text>\n";
+    out << "<line class=\"" << name << "\" x1=\"" << legend << "\" x2=\"" << legend + 24
+        << "\" y1=\"52\" y2=\"52\"/><text class=\"ink\" x=\"" << legend + 31 << "\" y=\"56\">" << text << "</text>\n";
     legend += 50 + 7.0 * static_cast<double>(text.size());
   };
   entry("train", "training", train);
   std::string best = "validation";
   if (!valid.empty()) {
-    const auto lowest = std::min_element(valid.begin(), valid.end(), [](const CurvePoint& a, const CurvePoint& b) { return a.value < b.value; });
+    const auto lowest = std::min_element(valid.begin(), valid.end(),
+                                         [](const CurvePoint& a, const CurvePoint& b) { return a.value < b.value; });
     best += " (lowest " + fixed(lowest->value, 3) + " at " + fixed(lowest->step, 0) + ")";
   }
   entry("valid", best, valid);

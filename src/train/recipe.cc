@@ -32,21 +32,30 @@ std::string listed(const std::vector<std::string>& names) {
 
 const char* type_name(toml::node_type type) {
   switch (type) {
-    case toml::node_type::table: return "a table";
-    case toml::node_type::array: return "a list";
-    case toml::node_type::string: return "a text";
-    case toml::node_type::integer: return "an integer";
-    case toml::node_type::floating_point: return "a number";
-    case toml::node_type::boolean: return "true or false";
-    case toml::node_type::none: return "nothing";
-    default: return "a date or time";
+    case toml::node_type::table:
+      return "a table";
+    case toml::node_type::array:
+      return "a list";
+    case toml::node_type::string:
+      return "a text";
+    case toml::node_type::integer:
+      return "an integer";
+    case toml::node_type::floating_point:
+      return "a number";
+    case toml::node_type::boolean:
+      return "true or false";
+    case toml::node_type::none:
+      return "nothing";
+    default:
+      return "a date or time";
   }
 }
 
 // Sets one key from its TOML node.
 class Setter {
  public:
-  Setter(const RecipeKey& key, const toml::node& node, std::string where) : key_(key), node_(node), where_(std::move(where)) {}
+  Setter(const RecipeKey& key, const toml::node& node, std::string where)
+      : key_(key), node_(node), where_(std::move(where)) {}
 
   void operator()(bool* target) const {
     const auto value = node_.value_exact<bool>();
@@ -70,7 +79,8 @@ class Setter {
       if (const auto integer = node_.value_exact<std::int64_t>()) value = static_cast<double>(*integer);
     if (!value) refuse("a number");
     if (!std::isfinite(*value))
-      throw Error(ErrorKind::config, where_, join(key_.path(), " is ", number_text(*value), "; it must be a finite number"), key_.help);
+      throw Error(ErrorKind::config, where_,
+                  join(key_.path(), " is ", number_text(*value), "; it must be a finite number"), key_.help);
     check_range(*value);
     *target = *value;
   }
@@ -100,7 +110,8 @@ class Setter {
     if (found == target.names.end()) {
       const std::string near = value ? nearest_name(*value, target.names) : "";
       throw Error(ErrorKind::config, where_,
-                  join(key_.path(), " is ", value ? quoted(*value) : type_name(node_.type()), "; it must be one of ", listed(target.names)),
+                  join(key_.path(), " is ", value ? quoted(*value) : type_name(node_.type()), "; it must be one of ",
+                       listed(target.names)),
                   near.empty() ? key_.help : join("did you mean ", quoted(near), "?"));
     }
     target.set(static_cast<std::size_t>(found - target.names.begin()));
@@ -108,17 +119,20 @@ class Setter {
 
  private:
   [[noreturn]] void refuse(const char* expected) const {
-    throw Error(ErrorKind::config, where_, join(key_.path(), " is ", type_name(node_.type()), "; it must be ", expected), key_.help);
+    throw Error(ErrorKind::config, where_,
+                join(key_.path(), " is ", type_name(node_.type()), "; it must be ", expected), key_.help);
   }
   void check_range(double value) const {
-    const bool inside = key_.open ? value > key_.lowest && value < key_.highest : value >= key_.lowest && value <= key_.highest;
+    const bool inside =
+        key_.open ? value > key_.lowest && value < key_.highest : value >= key_.lowest && value <= key_.highest;
     if (inside) return;
-    throw Error(ErrorKind::config, where_,
-                join(key_.path(), " is ", number_text(value), "; it must be ",
-                     key_.open ? "above " + number_text(key_.lowest) + " and below " + number_text(key_.highest)
-                     : std::isinf(key_.highest) ? "at least " + number_text(key_.lowest)
-                                                : "from " + number_text(key_.lowest) + " to " + number_text(key_.highest)),
-                key_.help);
+    throw Error(
+        ErrorKind::config, where_,
+        join(key_.path(), " is ", number_text(value), "; it must be ",
+             key_.open ? "above " + number_text(key_.lowest) + " and below " + number_text(key_.highest)
+             : std::isinf(key_.highest) ? "at least " + number_text(key_.lowest)
+                                        : "from " + number_text(key_.lowest) + " to " + number_text(key_.highest)),
+        key_.help);
   }
 
   const RecipeKey& key_;
@@ -145,7 +159,8 @@ class Parser {
       }
       if (!(key.tasks & task))
         throw Error(ErrorKind::config, place(*node),
-                    join("key ", key.path(), " has no meaning for task ", quoted(name_of(recipe_.data.task))), "remove it");
+                    join("key ", key.path(), " has no meaning for task ", quoted(name_of(recipe_.data.task))),
+                    "remove it");
       set(key);
     }
   }
@@ -191,7 +206,8 @@ class Parser {
       const std::string key(name.str());
       if (std::find(sections.begin(), sections.end(), key) != sections.end()) {
         if (!node.is_table())
-          throw Error(ErrorKind::config, place(node), join(key, " is ", type_name(node.type()), "; it must be a section [", key, "]"));
+          throw Error(ErrorKind::config, place(node),
+                      join(key, " is ", type_name(node.type()), "; it must be a section [", key, "]"));
         check_section(key, *node.as_table());
       } else if (std::find(top.begin(), top.end(), key) == top.end()) {
         refuse_name(key, node, node.is_table() ? "section" : "key", node.is_table() ? sections : all);
@@ -236,9 +252,12 @@ void check_together(const Recipe& recipe, const Parser& parser) {
     throw Error(ErrorKind::config, parser.place_of(key), what, advice);
   };
 
-  const bool two_files = data.task == RecipeTask::images || (data.task == RecipeTask::translate && data.format == PairFormat::files);
+  const bool two_files =
+      data.task == RecipeTask::images || (data.task == RecipeTask::translate && data.format == PairFormat::files);
   const std::size_t wanted = two_files ? 2 : 1;
-  const std::string each = data.task == RecipeTask::images ? "images and labels" : two_files ? "source and target" : "one file";
+  const std::string each = data.task == RecipeTask::images ? "images and labels"
+                           : two_files                     ? "source and target"
+                                                           : "one file";
   if (data.train.size() != wanted)
     refuse("data.train", join("data.train names ", data.train.size(), " files; it must name ", wanted), "give " + each);
   if (!data.valid.empty() && data.valid.size() != wanted)
@@ -246,13 +265,16 @@ void check_together(const Recipe& recipe, const Parser& parser) {
   const bool held_out = data.valid_lines > 0 || data.valid_share > 0;
   if (data.valid.empty() && !held_out)
     refuse("data.train", "there is nothing to validate on",
-           data.task == RecipeTask::blocks ? "give data.valid or data.valid_share" : "give data.valid or data.valid_lines");
+           data.task == RecipeTask::blocks ? "give data.valid or data.valid_share"
+                                           : "give data.valid or data.valid_lines");
   if (!data.valid.empty() && held_out)
-    refuse(data.valid_lines > 0 ? "data.valid_lines" : "data.valid_share", "data.valid is given too", "keep one of the two");
+    refuse(data.valid_lines > 0 ? "data.valid_lines" : "data.valid_share", "data.valid is given too",
+           "keep one of the two");
 
   if (data.task == RecipeTask::translate) {
     if (!data.languages.empty() && data.languages.size() != 2)
-      refuse("data.languages", join("data.languages names ", data.languages.size(), " languages; it must name 2"), "give source and target");
+      refuse("data.languages", join("data.languages names ", data.languages.size(), " languages; it must name 2"),
+             "give source and target");
     if (data.both && data.languages.size() != 2)
       refuse("data.both", "data.both needs the names of the two languages", "give data.languages");
     if (data.languages.size() == 2 && data.languages[0] == data.languages[1])
@@ -263,25 +285,31 @@ void check_together(const Recipe& recipe, const Parser& parser) {
     if (data.format == PairFormat::tsv && data.source_column == data.target_column)
       refuse("data.target_column", "source and target are the same column", "give two");
   }
-  if (data.task != RecipeTask::images && data.task != RecipeTask::blocks && recipe.tokenizer.kind == "character" && !recipe.tokenizer.specials)
-    refuse("tokenizer.specials", join("task ", quoted(name_of(data.task)), " needs begin and end tokens"), "set tokenizer.specials = true");
+  if (data.task != RecipeTask::images && data.task != RecipeTask::blocks && recipe.tokenizer.kind == "character" &&
+      !recipe.tokenizer.specials)
+    refuse("tokenizer.specials", join("task ", quoted(name_of(data.task)), " needs begin and end tokens"),
+           "set tokenizer.specials = true");
 
   if (train.epochs == 0 && train.steps == 0)
     refuse("train.rate", "neither train.epochs nor train.steps says when the run ends",
            data.task == RecipeTask::blocks ? "give train.steps" : "give one of them");
   if (train.batch_tokens == 0 && train.batch_items == 0)
     refuse("train.rate", "the size of a batch is missing",
-           task_bit(data.task) & (for_translate | for_lines) ? "give train.batch_tokens or train.batch_items" : "give train.batch_items");
+           task_bit(data.task) & (for_translate | for_lines) ? "give train.batch_tokens or train.batch_items"
+                                                             : "give train.batch_items");
   if (train.batch_tokens > 0 && train.batch_items > 0)
     refuse("train.batch_items", "train.batch_tokens is given too", "keep one of the two");
   if (data.task == RecipeTask::blocks && train.validate_every == 0)
     refuse("train.steps", "running text has no epochs after which to validate", "give train.validate_every");
   if (train.floor > train.rate)
-    refuse("train.floor", join("train.floor ", number_text(train.floor), " is above train.rate ", number_text(train.rate)), "lower it");
+    refuse("train.floor",
+           join("train.floor ", number_text(train.floor), " is above train.rate ", number_text(train.rate)),
+           "lower it");
   if (train.schedule == Schedule::inverse_sqrt && train.warmup == 0)
     refuse("train.schedule", "inverse_sqrt falls from the end of the warm-up, and there is none", "give train.warmup");
   if (train.warmup > 0 && train.steps > 0 && train.warmup >= train.steps)
-    refuse("train.warmup", join("the warm-up takes ", train.warmup, " steps and the run ", train.steps), "shorten the warm-up");
+    refuse("train.warmup", join("the warm-up takes ", train.warmup, " steps and the run ", train.steps),
+           "shorten the warm-up");
 
   const Metric best = recipe.validation.best;
   const bool needs_decoding = best == Metric::bleu || best == Metric::chrf || best == Metric::exact;
@@ -289,14 +317,18 @@ void check_together(const Recipe& recipe, const Parser& parser) {
     refuse("validation.best", join("validation.best is ", quoted(name_of(best)), ", but nothing is decoded"),
            data.task == RecipeTask::translate ? "give validation.decode" : "use \"loss\" or \"accuracy\"");
   if (needs_decoding && recipe.validation.decode_every != 1)
-    refuse("validation.decode_every", join("validation.best is ", quoted(name_of(best)), ", which every validation needs"), "set it to 1");
+    refuse("validation.decode_every",
+           join("validation.best is ", quoted(name_of(best)), ", which every validation needs"), "set it to 1");
 
   if (data.longest > recipe.model.max_positions)
-    refuse("data.longest", join("data.longest is ", data.longest, ", model.max_positions ", recipe.model.max_positions), "raise max_positions");
+    refuse("data.longest", join("data.longest is ", data.longest, ", model.max_positions ", recipe.model.max_positions),
+           "raise max_positions");
   if (data.task == RecipeTask::blocks && data.block > recipe.model.max_positions)
-    refuse("data.block", join("data.block is ", data.block, ", model.max_positions ", recipe.model.max_positions), "raise max_positions");
+    refuse("data.block", join("data.block is ", data.block, ", model.max_positions ", recipe.model.max_positions),
+           "raise max_positions");
   if (data.task == RecipeTask::images && recipe.model.pooling == Pooling::none)
-    refuse("model.width", "model.pooling is missing: the classifier has nothing to read", "give model.pooling = \"class_token\" or \"mean\"");
+    refuse("model.width", "model.pooling is missing: the classifier has nothing to read",
+           "give model.pooling = \"class_token\" or \"mean\"");
 }
 
 // The recipe's key of a field of config.json: "config.encoder.layers" is "model.encoder_layers".
@@ -311,9 +343,9 @@ std::string model_key(const std::string& field) {
 std::string written_key(const std::string& key, const Parser& parser) {
   if (parser.has(key)) return key;
   static const std::pair<const char*, const char*> reasons[] = {
-      {"model.norm_bias", "model.norm"},          {"model.head_dim", "model.positions"},
-      {"model.rotary_dim", "model.positions"},    {"model.relative_buckets", "model.positions"},
-      {"model.classes", "model.pooling"},         {"model.relative_max_distance", "model.relative_buckets"},
+      {"model.norm_bias", "model.norm"},           {"model.head_dim", "model.positions"},
+      {"model.rotary_dim", "model.positions"},     {"model.relative_buckets", "model.positions"},
+      {"model.classes", "model.pooling"},          {"model.relative_max_distance", "model.relative_buckets"},
       {"model.max_positions", "model.class_token"}};
   for (const auto& [what, reason] : reasons)
     if (key == what && parser.has(reason)) return reason;

@@ -24,9 +24,9 @@ struct RecipeKey {
   RecipeTarget target;        // bound to one Recipe
   std::string help;
   unsigned tasks = for_all;
-  bool required = false;      // for every task that knows it
+  bool required = false;                                                 // for every task that knows it
   double lowest = 0, highest = std::numeric_limits<double>::infinity();  // numbers
-  bool open = false;          // the limits themselves are not allowed
+  bool open = false;                                                     // the limits themselves are not allowed
 
   std::string path() const { return section.empty() ? name : section + "." + name; }
 };

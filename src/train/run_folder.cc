@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 // Links before what they point to.
-constexpr const char* written_names[] = {"final", "final.partial", "best", "last", "averaged", "checkpoints", "loss.svg", "train.jsonl", "recipe.toml"};
+constexpr const char* written_names[] = {"final",       "final.partial", "best",        "last",       "averaged",
+                                         "checkpoints", "loss.svg",      "train.jsonl", "recipe.toml"};
 
 // Runs something on the file system and turns its exceptions into Error(file).
 template <typename Function>
@@ -29,7 +30,8 @@ auto guarded(const fs::path& path, Function&& function) {
     return function();
   } catch (const fs::filesystem_error& error) {
     const std::error_code code = error.code();
-    const bool taken = code == std::errc::file_exists || code == std::errc::not_a_directory || code == std::errc::is_a_directory;
+    const bool taken =
+        code == std::errc::file_exists || code == std::errc::not_a_directory || code == std::errc::is_a_directory;
     const bool full = code == std::errc::no_space_on_device || code == std::errc::file_too_large;
     throw Error(ErrorKind::file, path.string(), code.message(),
                 taken  ? "something else of this name lies there: choose another folder, or move it away"
@@ -83,7 +85,10 @@ LossSums sums_from(const Json& json) {
 
 Json json_of(const std::optional<ValidationReport>& report) {
   if (!report) return nullptr;
-  Json json{{"step", report->step}, {"epoch", report->epoch}, {"loss", report->loss}, {"token_accuracy", report->token_accuracy}};
+  Json json{{"step", report->step},
+            {"epoch", report->epoch},
+            {"loss", report->loss},
+            {"token_accuracy", report->token_accuracy}};
   if (report->bleu) json["bleu"] = *report->bleu;
   if (report->chrf) json["chrf"] = *report->chrf;
   if (report->exact) json["exact"] = *report->exact;
@@ -149,10 +154,13 @@ RunState run_state_from_json(const std::string& text, const std::string& source)
     state.settings = json.at("settings").get<std::map<std::string, std::string>>();
     state.total = json.value("total", std::int64_t{0});
     if (state.step < 0 || state.epoch < 1 || state.next_batch < 0)
-      throw Error(ErrorKind::format, source, join("step ", state.step, ", epoch ", state.epoch, ", batch ", state.next_batch, " is no place in a run"));
+      throw Error(
+          ErrorKind::format, source,
+          join("step ", state.step, ", epoch ", state.epoch, ", batch ", state.next_batch, " is no place in a run"));
     return state;
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorKind::format, source, join("the state of the run cannot be read: ", json_reason(error)), "resume from another checkpoint, or start afresh");
+    throw Error(ErrorKind::format, source, join("the state of the run cannot be read: ", json_reason(error)),
+                "resume from another checkpoint, or start afresh");
   }
 }
 
@@ -173,8 +181,11 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run_folder) {
     for (const fs::directory_entry& entry : fs::directory_iterator(run_folder / "checkpoints", absent)) {
       const std::string name = entry.path().filename();
       // Names sort as steps do: all have as many digits, unless one is longer.
-      const auto later = [&](const std::string& other) { return name.size() != other.size() ? name.size() > other.size() : name > other; };
-      if (name.starts_with("step-") && !name.ends_with(".partial") && whole(entry.path()) && (!newest || later(newest->filename())))
+      const auto later = [&](const std::string& other) {
+        return name.size() != other.size() ? name.size() > other.size() : name > other;
+      };
+      if (name.starts_with("step-") && !name.ends_with(".partial") && whole(entry.path()) &&
+          (!newest || later(newest->filename())))
         newest = entry.path();
     }
     if (!newest && whole(run_folder / "last")) newest = run_folder / "last";
@@ -199,7 +210,8 @@ void RunFolder::check_clearable() const {
     if (fs::exists(folder_ / "run.json")) return;
     for (const char* name : written_names)
       if (fs::exists(fs::symlink_status(folder_ / name)))
-        throw Error(ErrorKind::file, (folder_ / name).string(), "exists, and no training wrote it", "choose another folder");
+        throw Error(ErrorKind::file, (folder_ / name).string(), "exists, and no training wrote it",
+                    "choose another folder");
   });
 }
 
@@ -218,7 +230,8 @@ fs::path RunFolder::checkpoint(std::int64_t step) const {
   return folder_ / "checkpoints" / name;
 }
 
-void RunFolder::save(const Model& model, const Tokenizer* tokenizer, const Task& task, const Learner& learner, const RunState& state) {
+void RunFolder::save(const Model& model, const Tokenizer* tokenizer, const Task& task, const Learner& learner,
+                     const RunState& state) {
   write_folder(checkpoint(state.step), [&](const fs::path& partial) {
     save_model_folder(partial, model, encoder_tokenizer(tokenizer, task), tokenizer, task);
     write_safetensors(partial / "state.safetensors", learner.moments(), {{"state", to_json(state)}});
@@ -254,7 +267,8 @@ void RunFolder::tidy(const RunState& state) {
   for (std::int64_t step : state.average_steps) kept.insert(checkpoint(step));
   guarded(folder_ / "checkpoints", [&] {
     std::vector<fs::path> present;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder_ / "checkpoints")) present.push_back(entry.path());
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder_ / "checkpoints"))
+      present.push_back(entry.path());
     for (const fs::path& each : present) {
       if (!kept.contains(each)) fs::remove_all(each);
       else if (each != checkpoint(state.step)) fs::remove(each / "state.safetensors");
@@ -262,7 +276,8 @@ void RunFolder::tidy(const RunState& state) {
   });
 }
 
-void RunFolder::save_model(const std::string& name, const Model& model, const Tokenizer* tokenizer, const Task& task, WeightType type) {
+void RunFolder::save_model(const std::string& name, const Model& model, const Tokenizer* tokenizer, const Task& task,
+                           WeightType type) {
   write_folder(folder_ / name, [&](const fs::path& partial) {
     save_model_folder(partial, model, encoder_tokenizer(tokenizer, task), tokenizer, task, type);
   });
@@ -297,7 +312,8 @@ std::vector<std::string> RunFolder::cut_log(std::int64_t step) {
   while (std::getline(text, line)) {
     // The last line of a killed run may be cut short.
     const Json json = Json::parse(line, nullptr, false);
-    if (json.is_discarded() || !json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
+    if (json.is_discarded() || !json.is_object() || !json.contains("step") || !json["step"].is_number_integer())
+      continue;
     if (json["step"].get<std::int64_t>() > step || json.value("event", "") == "end") continue;
     kept += line + "\n";
     lines.push_back(line);

@@ -20,17 +20,17 @@ namespace attend {
 // All that a run remembers between two steps beside parameters and moments; with these, the next step has the same bits
 // as if the run had never stopped. Order and dropout are drawn from (seed, epoch, step) and need no state of their own.
 struct RunState {
-  std::int64_t step = 0;          // optimiser steps taken
-  std::int64_t epoch = 1;         // of the next step
-  std::int64_t next_batch = 0;    // of that epoch
-  double smooth_loss = 0;         // running mean without its start-up correction
-  LossSums interval;              // since the last line of the log
+  std::int64_t step = 0;        // optimiser steps taken
+  std::int64_t epoch = 1;       // of the next step
+  std::int64_t next_batch = 0;  // of that epoch
+  double smooth_loss = 0;       // running mean without its start-up correction
+  LossSums interval;            // since the last line of the log
   std::int64_t validations = 0, without_better = 0;
   std::optional<ValidationReport> last, best;
   std::vector<std::int64_t> average_steps;  // checkpoints to be averaged at the end
   std::uint64_t data_fingerprint = 0;
   std::map<std::string, std::string> settings;  // every key of the recipe as text
-  std::int64_t total = 0;         // steps of the whole run, on which a schedule may count; 0: unknown
+  std::int64_t total = 0;                       // steps of the whole run, on which a schedule may count; 0: unknown
 };
 
 std::string to_json(const RunState& state);
@@ -55,12 +55,14 @@ class RunFolder {
 
   // Writes checkpoints/step-N under a temporary name, renames it, then moves the links and removes what nothing points
   // to any more: a kill between any two of these leaves a whole checkpoint behind `last`.
-  void save(const Model& model, const Tokenizer* tokenizer, const Task& task, const Learner& learner, const RunState& state);
+  void save(const Model& model, const Tokenizer* tokenizer, const Task& task, const Learner& learner,
+            const RunState& state);
   // Links and checkpoints as `state` says: after a kill in the middle of save(), or in a copy of a run.
   void tidy(const RunState& state);
 
   // A model folder of this name, written aside and renamed.
-  void save_model(const std::string& name, const Model& model, const Tokenizer* tokenizer, const Task& task, WeightType type);
+  void save_model(const std::string& name, const Model& model, const Tokenizer* tokenizer, const Task& task,
+                  WeightType type);
   void link(const std::string& name, const std::filesystem::path& target);
 
   // ---- The log ----

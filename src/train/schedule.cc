@@ -12,10 +12,14 @@ double learning_rate(const TrainRecipe& recipe, std::int64_t step, std::int64_t 
   const auto end = static_cast<double>(recipe.decay_steps > 0 ? recipe.decay_steps : total);
   const double way = end > warmup ? std::min(1.0, (now - warmup) / (end - warmup)) : 1.0;
   switch (recipe.schedule) {
-    case Schedule::constant: return recipe.rate;
-    case Schedule::inverse_sqrt: return recipe.rate * std::sqrt(warmup / now);
-    case Schedule::cosine: return recipe.floor + (recipe.rate - recipe.floor) * 0.5 * (1 + std::cos(std::numbers::pi * way));
-    case Schedule::linear: return recipe.rate + (recipe.floor - recipe.rate) * way;
+    case Schedule::constant:
+      return recipe.rate;
+    case Schedule::inverse_sqrt:
+      return recipe.rate * std::sqrt(warmup / now);
+    case Schedule::cosine:
+      return recipe.floor + (recipe.rate - recipe.floor) * 0.5 * (1 + std::cos(std::numbers::pi * way));
+    case Schedule::linear:
+      return recipe.rate + (recipe.floor - recipe.rate) * way;
   }
   return recipe.rate;
 }

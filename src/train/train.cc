@@ -32,9 +32,9 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 
 // What may differ between a run and its resumption: it changes when the run ends or what it keeps, not its bits on the
 // way, or (files) is checked by the data's fingerprint.
-constexpr const char* free_keys[] = {"title",            "data.train",      "data.valid",      "tokenizer.file", "train.epochs",
-                                     "train.steps",      "train.save_every", "train.log_every", "train.patience", "train.average",
-                                     "train.weights"};
+constexpr const char* free_keys[] = {"title",          "data.train",    "data.valid",       "tokenizer.file",
+                                     "train.epochs",   "train.steps",   "train.save_every", "train.log_every",
+                                     "train.patience", "train.average", "train.weights"};
 
 struct SettingText {
   std::string operator()(bool* value) const { return *value ? "true" : "false"; }
@@ -110,12 +110,14 @@ Recipe with_overrides(Recipe recipe, const TrainOptions& options) {
   if (options.epochs) {
     if (recipe.data.task == RecipeTask::blocks)
       throw Error(ErrorKind::argument, "epochs", "running text has no epochs", "give the number of steps");
-    if (*options.epochs < 1) throw Error(ErrorKind::argument, "epochs", join(*options.epochs, " epochs asked for"), "give at least 1");
+    if (*options.epochs < 1)
+      throw Error(ErrorKind::argument, "epochs", join(*options.epochs, " epochs asked for"), "give at least 1");
     recipe.train.epochs = *options.epochs;
     if (!options.steps) recipe.train.steps = 0;
   }
   if (options.steps) {
-    if (*options.steps < 1) throw Error(ErrorKind::argument, "steps", join(*options.steps, " steps asked for"), "give at least 1");
+    if (*options.steps < 1)
+      throw Error(ErrorKind::argument, "steps", join(*options.steps, " steps asked for"), "give at least 1");
     recipe.train.steps = *options.steps;
   }
   return recipe;
@@ -124,7 +126,9 @@ Recipe with_overrides(Recipe recipe, const TrainOptions& options) {
 // "width is 64 and the recipe says 128", of the first field that differs.
 std::string first_difference(const TransformerConfig& found, const TransformerConfig& wanted) {
   const Json one = Json::parse(to_json(found)).flatten(), other = Json::parse(to_json(wanted)).flatten();
-  const auto text = [](const Json& fields, const std::string& key) { return fields.contains(key) ? fields[key].dump() : "absent"; };
+  const auto text = [](const Json& fields, const std::string& key) {
+    return fields.contains(key) ? fields[key].dump() : "absent";
+  };
   for (const Json* fields : {&one, &other})
     for (const auto& [key, value] : fields->items())
       if (text(one, key) != text(other, key)) {
@@ -154,7 +158,8 @@ class Run {
   Run(const Recipe& recipe, const TrainOptions& options)
       : options_(with_record(options)), recipe_(with_overrides(recipe, options_)) {
     if (options.resume && !options.start_from.empty())
-      throw Error(ErrorKind::argument, "train", "a resumed run has weights to go on from, and others to start from are given",
+      throw Error(ErrorKind::argument, "train",
+                  "a resumed run has weights to go on from, and others to start from are given",
                   "resume it without, or start a new run");
   }
 
@@ -170,7 +175,8 @@ class Run {
 
   std::string memory_needed() const {
     if (plan_.parameters == 0) return "there is not enough for the data";
-    return join("there is not enough: the run has ", plan_.parameters, " parameters and needs about ", plan_.process_bytes >> 20, " MiB");
+    return join("there is not enough: the run has ", plan_.parameters, " parameters and needs about ",
+                plan_.process_bytes >> 20, " MiB");
   }
 
   TrainResult train() {
@@ -210,18 +216,22 @@ class Run {
     return options_.observer != nullptr ? *options_.observer : nobody;
   }
 
-  bool sequences() const { return recipe_.data.task == RecipeTask::translate || recipe_.data.task == RecipeTask::lines; }
+  bool sequences() const {
+    return recipe_.data.task == RecipeTask::translate || recipe_.data.task == RecipeTask::lines;
+  }
   bool has_epochs() const { return recipe_.data.task != RecipeTask::blocks; }
   bool finished() const {
     const TrainRecipe& train = recipe_.train;
-    return (train.steps > 0 && state_.step >= train.steps) || (has_epochs() && train.epochs > 0 && state_.epoch > train.epochs);
+    return (train.steps > 0 && state_.step >= train.steps) ||
+           (has_epochs() && train.epochs > 0 && state_.epoch > train.epochs);
   }
   bool out_of_patience() const { return recipe_.train.patience > 0 && state_.without_better >= recipe_.train.patience; }
 
   // ---- Before the first step --------------------------------------------------------------------------------------
 
   void prepare() {
-    if (options_.run_folder.empty()) throw Error(ErrorKind::argument, "train", "no run folder is given", "name a folder to write to");
+    if (options_.run_folder.empty())
+      throw Error(ErrorKind::argument, "train", "no run folder is given", "name a folder to write to");
     folder_.emplace(options_.run_folder);
     const auto phase = [this](std::string_view text) { observer().on_phase(text); };
     if (options_.resume) {
@@ -274,8 +284,10 @@ class Run {
   // run.json first: it tells that what else lies in the folder is a run's.
   void record() {
     write_record(folder_->path("run.json"),
-                 {fs::absolute(recipe_.file).string(), options_.data_folder.empty() ? "" : fs::absolute(options_.data_folder).string(),
-                  options_.start_from.empty() ? "" : fs::absolute(options_.start_from).string(), options_.seed, options_.epochs, options_.steps});
+                 {fs::absolute(recipe_.file).string(),
+                  options_.data_folder.empty() ? "" : fs::absolute(options_.data_folder).string(),
+                  options_.start_from.empty() ? "" : fs::absolute(options_.start_from).string(), options_.seed,
+                  options_.epochs, options_.steps});
     write_file(folder_->path("recipe.toml"), recipe_.text);
   }
 
@@ -285,7 +297,8 @@ class Run {
     if (!fs::exists(options_.run_folder)) refuse_resume("there is no such folder", "start the run without resuming");
     const std::optional<fs::path> newest = newest_checkpoint(options_.run_folder);
     if (!newest && holds_run(options_.run_folder))
-      refuse_resume("there is no checkpoint to resume from, only models without the state of a run", "start a new run in another folder");
+      refuse_resume("there is no checkpoint to resume from, only models without the state of a run",
+                    "start a new run in another folder");
     if (!newest) refuse_resume("there is no checkpoint to resume from", "start the run without resuming");
     phase("reading the checkpoint");
     moments_.emplace(opened(*newest));
@@ -300,7 +313,8 @@ class Run {
       throw Error(ErrorKind::config, options_.run_folder.string(), "the data are not those that the run began with",
                   "put the old files back, or start a new run");
     if (!(checkpoint.model.config() == model_config(recipe_, data_)))
-      throw Error(ErrorKind::config, (*newest / "config.json").string(), "the checkpoint's model is not the recipe's", "start a new run");
+      throw Error(ErrorKind::config, (*newest / "config.json").string(), "the checkpoint's model is not the recipe's",
+                  "start a new run");
     return checkpoint;
   }
 
@@ -318,11 +332,13 @@ class Run {
       std::string others;
       std::error_code absent;
       for (const fs::directory_entry& entry : fs::directory_iterator(options_.run_folder / "checkpoints", absent))
-        if (entry.path().filename() != fs::weakly_canonical(checkpoint).filename() && fs::exists(entry.path() / "model.safetensors"))
+        if (entry.path().filename() != fs::weakly_canonical(checkpoint).filename() &&
+            fs::exists(entry.path() / "model.safetensors"))
           others += (others.empty() ? "" : ", ") + entry.path().string();
       throw Error(error.kind(), error.where(), error.what_happened(),
-                  others.empty() ? "the checkpoint is damaged, and there is no older one: start a new run"
-                                 : "the newest checkpoint is damaged; models of older ones can be used, not resumed: " + others);
+                  others.empty()
+                      ? "the checkpoint is damaged, and there is no older one: start a new run"
+                      : "the newest checkpoint is damaged; models of older ones can be used, not resumed: " + others);
     }
   }
   SafetensorsFile opened(const fs::path& checkpoint) const {
@@ -362,7 +378,8 @@ class Run {
       const auto then = state_.settings.find(key);
       if (then != state_.settings.end() && then->second == value) continue;
       throw Error(ErrorKind::config, options_.run_folder.string(),
-                  join("the run was begun with ", key, " = ", then == state_.settings.end() ? "(unknown)" : then->second, ", and the recipe says ", value),
+                  join("the run was begun with ", key, " = ",
+                       then == state_.settings.end() ? "(unknown)" : then->second, ", and the recipe says ", value),
                   "set it back, or start a new run");
     }
   }
@@ -370,11 +387,12 @@ class Run {
   // A rate that falls to the end of the run is another one at every step if the end moves.
   void check_total() {
     const TrainRecipe& train = recipe_.train;
-    const bool counts = (train.schedule == Schedule::cosine || train.schedule == Schedule::linear) && train.decay_steps == 0;
+    const bool counts =
+        (train.schedule == Schedule::cosine || train.schedule == Schedule::linear) && train.decay_steps == 0;
     if (counts && state_.total > 0 && state_.total != plan_.steps)
       throw Error(ErrorKind::config, options_.run_folder.string(),
-                  join("the run was begun for ", state_.total, " steps, and now has ", plan_.steps, "; its ", name_of(train.schedule),
-                       " schedule falls to the last step"),
+                  join("the run was begun for ", state_.total, " steps, and now has ", plan_.steps, "; its ",
+                       name_of(train.schedule), " schedule falls to the last step"),
                   "set steps and epochs back, or start a new run (with train.decay_steps the end may move)");
     state_.total = plan_.steps;
   }
@@ -386,9 +404,11 @@ class Run {
       lengths_ = lengths_of(data_.train);
       valid_lengths_ = lengths_of(data_.valid);
     } else if (recipe_.data.task == RecipeTask::images) {
-      const std::int64_t patches = (data_.train_images.height / recipe_.data.patch) * (data_.train_images.width / recipe_.data.patch);
+      const std::int64_t patches =
+          (data_.train_images.height / recipe_.data.patch) * (data_.train_images.width / recipe_.data.patch);
       lengths_.assign(static_cast<std::size_t>(data_.train_images.size()), {static_cast<std::int32_t>(patches), 1});
-      valid_lengths_.assign(static_cast<std::size_t>(data_.valid_images.size()), {static_cast<std::int32_t>(patches), 1});
+      valid_lengths_.assign(static_cast<std::size_t>(data_.valid_images.size()),
+                            {static_cast<std::int32_t>(patches), 1});
     }
 
     std::int64_t encoder_rows = 0, decoder_rows = 0;
@@ -397,7 +417,9 @@ class Run {
     if (has_epochs()) {
       for (const auto& batch : plan_epoch(lengths_, train, 1)) {
         std::int64_t sources = 0, targets = 0;
-        for (std::int64_t item : batch) sources += lengths_[static_cast<std::size_t>(item)].source, targets += lengths_[static_cast<std::size_t>(item)].target;
+        for (std::int64_t item : batch)
+          sources += lengths_[static_cast<std::size_t>(item)].source,
+              targets += lengths_[static_cast<std::size_t>(item)].target;
         encoder_rows = std::max(encoder_rows, sources);
         decoder_rows = std::max(decoder_rows, targets);
       }
@@ -426,7 +448,8 @@ class Run {
     // Freed buffers are kept by size: where batches differ in size, about as much again lies ready (measured 1.7 times the
     // largest batch for the translator's recipe); where all are alike, only sizes are rounded up.
     const ResidentBytes resident = resident_bytes();
-    plan_.process_bytes = std::max(resident.most, resident.now + parameters + (sequences() ? 2 * batch : batch + batch / 4));
+    plan_.process_bytes =
+        std::max(resident.most, resident.now + parameters + (sequences() ? 2 * batch : batch + batch / 4));
   }
 
   // What can never fit is refused before minutes are spent on filling memory. Estimates are not enough for that: only
@@ -435,7 +458,8 @@ class Run {
     const std::int64_t certain = plan_.parameters * 4 * static_cast<std::int64_t>(sizeof(float)), there = most_memory();
     if (certain > there)
       throw Error(ErrorKind::config, "memory",
-                  join("training ", plan_.parameters, " parameters takes ", certain >> 20, " MiB for them, their gradients and Adam's moments alone, and this process can have ",
+                  join("training ", plan_.parameters, " parameters takes ", certain >> 20,
+                       " MiB for them, their gradients and Adam's moments alone, and this process can have ",
                        there >> 20, " MiB"),
                   "make the model smaller");
   }
@@ -443,8 +467,9 @@ class Run {
   std::int64_t steps_of_epoch(std::int64_t epoch) const {
     const TrainRecipe& train = recipe_.train;
     const auto items = static_cast<std::int64_t>(lengths_.size());
-    const std::int64_t batches = train.batch_tokens > 0 ? static_cast<std::int64_t>(plan_epoch(lengths_, train, epoch).size())
-                                                        : (items + train.batch_items - 1) / train.batch_items;
+    const std::int64_t batches = train.batch_tokens > 0
+                                     ? static_cast<std::int64_t>(plan_epoch(lengths_, train, epoch).size())
+                                     : (items + train.batch_items - 1) / train.batch_items;
     return (batches + train.accumulate - 1) / train.accumulate;
   }
 
@@ -470,7 +495,8 @@ class Run {
     const TrainRecipe& train = recipe_.train;
     if (!has_epochs()) {
       for (std::int64_t i = 0; i < train.accumulate; ++i)
-        batches.push_back(random_blocks(data_.train_text, train.batch_items, recipe_.data.block, train.seed, state_.step * train.accumulate + i));
+        batches.push_back(random_blocks(data_.train_text, train.batch_items, recipe_.data.block, train.seed,
+                                        state_.step * train.accumulate + i));
       return false;
     }
     if (planned_epoch_ != state_.epoch) {
@@ -479,7 +505,8 @@ class Run {
     }
     const auto count = static_cast<std::int64_t>(epoch_plan_.size());
     if (state_.next_batch >= count)
-      throw Error(ErrorKind::format, options_.run_folder.string(), join("batch ", state_.next_batch, " of an epoch of ", count, " batches is asked for"),
+      throw Error(ErrorKind::format, options_.run_folder.string(),
+                  join("batch ", state_.next_batch, " of an epoch of ", count, " batches is asked for"),
                   "the state does not fit the data; start a new run");
     for (std::int64_t i = 0; i < train.accumulate && state_.next_batch < count; ++i)
       batches.push_back(batch_of(epoch_plan_[static_cast<std::size_t>(state_.next_batch++)], state_.epoch));
@@ -500,13 +527,17 @@ class Run {
     learner_->zero_gradients();
     LossSums sums;
     for (std::size_t i = 0; i < batches.size(); ++i)
-      sums += learner_->backward(batches[i], 1.0f / static_cast<float>(labels), stream_seed(train.seed, Purpose::dropout, static_cast<std::uint64_t>(step), i));
+      sums += learner_->backward(batches[i], 1.0f / static_cast<float>(labels),
+                                 stream_seed(train.seed, Purpose::dropout, static_cast<std::uint64_t>(step), i));
     const double rate = learning_rate(train, step, plan_.steps);
-    if (!std::isfinite(sums.smoothed)) refuse_number(step, rate, std::isnan(sums.smoothed) ? "the loss is not a number" : "the loss is infinite");
+    if (!std::isfinite(sums.smoothed))
+      refuse_number(step, rate, std::isnan(sums.smoothed) ? "the loss is not a number" : "the loss is infinite");
     const double norm = learner_->gradient_norm();
     if (!std::isfinite(norm)) {
       const std::string name = learner_->broken_gradient();
-      refuse_number(step, rate, name.empty() ? std::string("the gradient's norm is too large for a number") : join("the gradient of ", name, " is not finite"));
+      refuse_number(step, rate,
+                    name.empty() ? std::string("the gradient's norm is too large for a number")
+                                 : join("the gradient of ", name, " is not finite"));
     }
     learner_->update(rate, norm, step);
 
@@ -524,7 +555,9 @@ class Run {
 
   [[noreturn]] void refuse_number(std::int64_t step, double rate, const std::string& what) const {
     throw Error(ErrorKind::numeric, join("training step ", step), what,
-                join("lower train.rate (", recipe_.train.rate, rate == recipe_.train.rate ? "" : join("; ", rate, " at this step"), "), lengthen train.warmup or lower train.clip",
+                join("lower train.rate (", recipe_.train.rate,
+                     rate == recipe_.train.rate ? "" : join("; ", rate, " at this step"),
+                     "), lengthen train.warmup or lower train.clip",
                      saved_step_ >= 0 ? join("; the checkpoint of step ", saved_step_, " is whole") : std::string()));
   }
 
@@ -546,22 +579,24 @@ class Run {
     report.rate = rate;
     report.gradient_norm = norm;
     report.tokens = sums.labels;
-    report.tokens_per_second = recent_.size() > 1 && span > 0 ? static_cast<double>(tokens) / span : static_cast<double>(sums.labels) / std::max(now, 1e-9);
+    report.tokens_per_second = recent_.size() > 1 && span > 0 ? static_cast<double>(tokens) / span
+                                                              : static_cast<double>(sums.labels) / std::max(now, 1e-9);
     report.seconds = now;
-    report.seconds_left = now / static_cast<double>(state_.step - first_step) * static_cast<double>(std::max<std::int64_t>(0, plan_.steps - state_.step));
+    report.seconds_left = now / static_cast<double>(state_.step - first_step) *
+                          static_cast<double>(std::max<std::int64_t>(0, plan_.steps - state_.step));
 
     if (state_.step % recipe_.train.log_every == 0) {
-      folder_->append_log(Json{{"event", "step"},
-                               {"step", report.step},
-                               {"epoch", report.epoch},
-                               {"loss", state_.interval.mean()},
-                               {"smoothed", state_.interval.mean_smoothed()},
-                               {"rate", rate},
-                               {"gradient_norm", norm},
-                               {"tokens", state_.interval.labels},
-                               {"tokens_per_second", report.tokens_per_second},
-                               {"seconds", now}}
-                              .dump());
+      folder_->append_log(Json{
+          {"event", "step"},
+          {"step", report.step},
+          {"epoch", report.epoch},
+          {"loss", state_.interval.mean()},
+          {"smoothed", state_.interval.mean_smoothed()},
+          {"rate", rate},
+          {"gradient_norm", norm},
+          {"tokens", state_.interval.labels},
+          {"tokens_per_second", report.tokens_per_second},
+          {"seconds", now}}.dump());
       train_curve_.push_back({static_cast<double>(report.step), state_.interval.mean()});
       state_.interval = {};
     }
@@ -600,9 +635,11 @@ class Run {
     report.epoch = has_epochs() ? epoch : 0;
     const LossSums sums = validation_loss(model);
     report.loss = sums.mean();
-    report.token_accuracy = static_cast<double>(sums.correct) / static_cast<double>(std::max<std::int64_t>(1, sums.labels));
+    report.token_accuracy =
+        static_cast<double>(sums.correct) / static_cast<double>(std::max<std::int64_t>(1, sums.labels));
     if (!std::isfinite(report.loss))
-      throw Error(ErrorKind::numeric, join("validation after step ", state_.step), "the loss is not a finite number", "lower train.rate or lengthen train.warmup");
+      throw Error(ErrorKind::numeric, join("validation after step ", state_.step), "the loss is not a finite number",
+                  "lower train.rate or lengthen train.warmup");
     if (decode) add_decoded(model, report);
     report.seconds = seconds_since(begin);
     return report;
@@ -619,7 +656,8 @@ class Run {
       options.decode.max_length = recipe_.validation.longest;
       options.decode.scores = false;
       std::vector<std::string> hypotheses;
-      for (const Translation& translation : translator.translate(set.sources, options)) hypotheses.push_back(translation.text());
+      for (const Translation& translation : translator.translate(set.sources, options))
+        hypotheses.push_back(translation.text());
       BleuOptions bleu_options;
       bleu_options.tokenizer = bleu_tokenizer_of(set.to);
       const double set_bleu = corpus_bleu(hypotheses, set.references, bleu_options).score;
@@ -643,17 +681,26 @@ class Run {
   // Larger is better.
   double merit(const ValidationReport& report) const {
     switch (recipe_.validation.best) {
-      case Metric::loss: return -report.loss;
-      case Metric::bleu: return report.bleu.value_or(0);
-      case Metric::chrf: return report.chrf.value_or(0);
-      case Metric::exact: return report.exact.value_or(0);
-      case Metric::accuracy: return report.token_accuracy;
+      case Metric::loss:
+        return -report.loss;
+      case Metric::bleu:
+        return report.bleu.value_or(0);
+      case Metric::chrf:
+        return report.chrf.value_or(0);
+      case Metric::exact:
+        return report.exact.value_or(0);
+      case Metric::accuracy:
+        return report.token_accuracy;
     }
     return 0;
   }
 
   static Json json_of(const ValidationReport& report, const char* event) {
-    Json json{{"event", event}, {"step", report.step}, {"epoch", report.epoch}, {"loss", report.loss}, {"token_accuracy", report.token_accuracy}};
+    Json json{{"event", event},
+              {"step", report.step},
+              {"epoch", report.epoch},
+              {"loss", report.loss},
+              {"token_accuracy", report.token_accuracy}};
     if (report.bleu) json["bleu"] = *report.bleu;
     if (report.chrf) json["chrf"] = *report.chrf;
     if (report.exact) json["exact"] = *report.exact;
@@ -665,7 +712,8 @@ class Run {
 
   void validate(std::int64_t epoch) {
     observer().on_phase("validating");
-    const bool decode = !data_.decode.empty() && (finished() || state_.validations % recipe_.validation.decode_every == 0);
+    const bool decode =
+        !data_.decode.empty() && (finished() || state_.validations % recipe_.validation.decode_every == 0);
     ValidationReport report = scores_of(*model_, epoch, decode);
     ++state_.validations;
     report.best = !state_.best || merit(report) > merit(*state_.best);
@@ -674,7 +722,8 @@ class Run {
     state_.last = report;
     if (recipe_.train.average > 0) {
       state_.average_steps.push_back(state_.step);
-      while (static_cast<std::int64_t>(state_.average_steps.size()) > recipe_.train.average) state_.average_steps.erase(state_.average_steps.begin());
+      while (static_cast<std::int64_t>(state_.average_steps.size()) > recipe_.train.average)
+        state_.average_steps.erase(state_.average_steps.begin());
     }
     folder_->append_log(json_of(report, "validation").dump());
     valid_curve_.push_back({static_cast<double>(report.step), report.loss});
@@ -722,7 +771,11 @@ class Run {
       result.final_folder = folder_->path("final");
     }
     result.seconds = seconds_since(begin_);
-    Json json{{"event", "end"}, {"step", state_.step}, {"how", end == TrainEnd::finished ? "finished" : end == TrainEnd::early_stop ? "early stop" : "stopped"},
+    Json json{{"event", "end"},
+              {"step", state_.step},
+              {"how", end == TrainEnd::finished     ? "finished"
+                      : end == TrainEnd::early_stop ? "early stop"
+                                                    : "stopped"},
               {"seconds", result.seconds}};
     if (result.final_scores) json["final"] = json_of(*result.final_scores, "average");
     folder_->append_log(json.dump());
@@ -746,7 +799,8 @@ class Run {
       save_final(load_model(folder_->checkpoint(state_.best->step)));
       return;
     }
-    observer().on_phase(join("averaging ", state_.average_steps.size(), state_.average_steps.size() == 1 ? " checkpoint" : " checkpoints"));
+    observer().on_phase(join("averaging ", state_.average_steps.size(),
+                             state_.average_steps.size() == 1 ? " checkpoint" : " checkpoints"));
     ParameterMean mean;
     for (std::int64_t step : state_.average_steps) mean.add(load_model(folder_->checkpoint(step)));
     Model model(model_->config(), 0);
@@ -790,7 +844,8 @@ TrainResult train(const Recipe& recipe, const TrainOptions& options) {
   try {
     return run.train();
   } catch (const std::bad_alloc&) {
-    throw Error(ErrorKind::config, "memory", run.memory_needed(), "make the model or the batches smaller (train.batch_tokens, train.batch_items)");
+    throw Error(ErrorKind::config, "memory", run.memory_needed(),
+                "make the model or the batches smaller (train.batch_tokens, train.batch_items)");
   }
 }
 

@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string start("\x10\0\0\0", 4);
   for (const char* piece : {"<unk>", "\n<s>\n", "\n</s>\n"}) start += entry(piece);
   static const char digits[] = "0123456789ABCDEF";
-  for (int byte = 0; byte < 256; ++byte) start += entry(std::string("<0x") + digits[byte / 16] + digits[byte % 16] + ">");
+  for (int byte = 0; byte < 256; ++byte)
+    start += entry(std::string("<0x") + digits[byte / 16] + digits[byte % 16] + ">");
   for (const std::string& file : {bytes, start + bytes, start + entry(" ") + bytes}) {
     try {
       const auto tokenizer = llama2c_tokenizer(file);
@@ -22,7 +23,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const std::string back = tokenizer->decode(tokenizer->encode(text));
       // A file can hold tokens that are not text; then something is lost, but nothing breaks.
       bool valid = true;
-      for (const std::string& piece : tokenizer->pieces()) valid = valid && find_invalid_utf8(piece) == std::string::npos;
+      for (const std::string& piece : tokenizer->pieces())
+        valid = valid && find_invalid_utf8(piece) == std::string::npos;
       if (valid && back != text) std::abort();
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::format) std::abort();

@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (error.kind() != ErrorKind::format) std::abort();
     return 0;
   }
-  for (const char* text : {"", " ", "Hello world", "\xEF\xBC\xA1\xE2\x91\xA0 \xE3\x8D\xBF\xC3\xA9", "\xE6\x88\x91<s><0x41>\n"}) {
+  for (const char* text :
+       {"", " ", "Hello world", "\xEF\xBC\xA1\xE2\x91\xA0 \xE3\x8D\xBF\xC3\xA9", "\xE6\x88\x91<s><0x41>\n"}) {
     try {
       std::int64_t at = 0;
       for (const TokenSpan& span : tokenizer->encode_spans(text)) {

@@ -85,7 +85,8 @@ TEST_F(Transliteration, OutputsThatCTranslate2Asserts) {
   EXPECT_EQ(model_.parameter_count(), 182731);
   const nlohmann::json& expected = golden_["upstream_expected"];
   ASSERT_EQ(expected["greedy"].size(), 2u);
-  for (const auto& [source, result] : expected["greedy"].items()) EXPECT_EQ(translate(source), result.get<std::string>());
+  for (const auto& [source, result] : expected["greedy"].items())
+    EXPECT_EQ(translate(source), result.get<std::string>());
   ASSERT_EQ(expected["with_forced_prefix"].size(), 3u);
   for (const nlohmann::json& each : expected["with_forced_prefix"])
     EXPECT_EQ(translate(each["source"], each["prefix"]), each["result"].get<std::string>()) << each["prefix"];
@@ -113,7 +114,8 @@ TEST_F(Transliteration, EveryCaseAgreesInIdsLogitsAndProbability) {
     const Tensor all = log_softmax(model_.logits(model_.decode(one_item(inputs), &memory).rows));
     ASSERT_EQ(static_cast<std::size_t>(all.rows()), each["step_max_log_prob"].size());
     for (std::int64_t row = 0; row < all.rows(); ++row)
-      EXPECT_NEAR(*std::max_element(all.row(row), all.row(row) + all.width()), each["step_max_log_prob"][static_cast<std::size_t>(row)].get<double>(), 2e-5);
+      EXPECT_NEAR(*std::max_element(all.row(row), all.row(row) + all.width()),
+                  each["step_max_log_prob"][static_cast<std::size_t>(row)].get<double>(), 2e-5);
   }
 }
 
@@ -136,7 +138,8 @@ Tensor heads_side_by_side(const Tensor& x) {
   for (std::int64_t i = 0; i < items; ++i)
     for (std::int64_t h = 0; h < heads; ++h)
       for (std::int64_t p = 0; p < positions; ++p)
-        std::copy_n(x.data() + ((i * heads + h) * positions + p) * width, width, result.data() + (i * positions + p) * heads * width + h * width);
+        std::copy_n(x.data() + ((i * heads + h) * positions + p) * width, width,
+                    result.data() + (i * positions + p) * heads * width + h * width);
   return result;
 }
 
@@ -158,12 +161,20 @@ TEST(GptNanoSort, EveryIntermediateTensorAgreesWithPyTorch) {
   const Tensor logits = model.logits(model.decode(tokens, nullptr, options).rows, options);
 
   const auto site = [&](const std::string& name) { return recorder.value(parse_site(name)); };
-  const std::map<std::string, std::string> rows{
-      {"x", "decoder.embedded"},           {"ln1", "decoder.0.self.normed"},          {"y", "decoder.0.self.head_output"},
-      {"yProj", "decoder.0.self.projected"}, {"attnResid", "decoder.0.self.added"},   {"ln2", "decoder.0.feed_forward.normed"},
-      {"gelu", "decoder.0.feed_forward.inner"}, {"mlp", "decoder.0.feed_forward.projected"},
-      {"mlpResid", "decoder.0.feed_forward.added"}, {"block0", "decoder.0.output"},   {"block1", "decoder.1.output"},
-      {"block2", "decoder.2.output"},      {"ln_f", "decoder.final_norm"},            {"lm_head", "decoder.logits"}};
+  const std::map<std::string, std::string> rows{{"x", "decoder.embedded"},
+                                                {"ln1", "decoder.0.self.normed"},
+                                                {"y", "decoder.0.self.head_output"},
+                                                {"yProj", "decoder.0.self.projected"},
+                                                {"attnResid", "decoder.0.self.added"},
+                                                {"ln2", "decoder.0.feed_forward.normed"},
+                                                {"gelu", "decoder.0.feed_forward.inner"},
+                                                {"mlp", "decoder.0.feed_forward.projected"},
+                                                {"mlpResid", "decoder.0.feed_forward.added"},
+                                                {"block0", "decoder.0.output"},
+                                                {"block1", "decoder.1.output"},
+                                                {"block2", "decoder.2.output"},
+                                                {"ln_f", "decoder.final_norm"},
+                                                {"lm_head", "decoder.logits"}};
   std::vector<std::string> seen;
   for (const auto& [theirs, ours] : rows) {
     expect_near(site(ours), golden.tensor(theirs), theirs);
@@ -173,7 +184,8 @@ TEST(GptNanoSort, EveryIntermediateTensorAgreesWithPyTorch) {
     expect_near(site(std::string("decoder.0.self.") + ours), heads_side_by_side(golden.tensor(theirs)), theirs);
     seen.push_back(theirs);
   }
-  expect_near(join_columns(join_columns(site("decoder.0.self.query"), site("decoder.0.self.key")), site("decoder.0.self.value")),
+  expect_near(join_columns(join_columns(site("decoder.0.self.query"), site("decoder.0.self.key")),
+                           site("decoder.0.self.value")),
               golden.tensor("qkv"), "qkv");
   const Tensor scores = golden.tensor("att"), weights = golden.tensor("attSm");
   for (std::int64_t item = 0; item < 3; ++item) {
@@ -183,11 +195,13 @@ TEST(GptNanoSort, EveryIntermediateTensorAgreesWithPyTorch) {
   }
   expect_near(softmax(logits), golden.tensor("probs"), "probs");
   // No site: what the model adds up or hands on inside one kernel.
-  expect_near(embed(model.parameter("decoder.embedding.weight").value, tokens.ids), golden.tensor("tok_emb"), "tok_emb");
+  expect_near(embed(model.parameter("decoder.embedding.weight").value, tokens.ids), golden.tensor("tok_emb"),
+              "tok_emb");
   expect_near(model.parameter("decoder.position.weight").value, golden.tensor("pos_emb"), "pos_emb");
-  expect_near(linear(site("decoder.0.feed_forward.normed"), model.parameter("decoder.0.feed_forward.inner.weight").weight,
-                     model.parameter("decoder.0.feed_forward.inner.bias").value),
-              golden.tensor("fc"), "fc");
+  expect_near(
+      linear(site("decoder.0.feed_forward.normed"), model.parameter("decoder.0.feed_forward.inner.weight").weight,
+             model.parameter("decoder.0.feed_forward.inner.bias").value),
+      golden.tensor("fc"), "fc");
   for (const char* name : {"qkv", "att", "attSm", "probs", "tok_emb", "pos_emb", "fc", "idx"}) seen.push_back(name);
   for (const SafetensorsEntry& entry : golden.entries())
     EXPECT_NE(std::find(seen.begin(), seen.end(), entry.name), seen.end()) << entry.name << " was not compared";
@@ -260,10 +274,14 @@ TEST(Kwt1, LabelsLogitsAndClassTokenOfTheRecordings) {
     ASSERT_EQ(each["logits"].size(), 12u);
     EXPECT_LT(largest_difference({logits.row(item), 12}, each["logits"]), 1e-4);
     const std::int64_t token = states.offsets[static_cast<std::size_t>(item)];
-    EXPECT_LT(largest_difference({recorder.value(sites[0]).row(token), 8}, each["class_token_after_embedding_first8"]), 2e-5);
+    EXPECT_LT(largest_difference({recorder.value(sites[0]).row(token), 8}, each["class_token_after_embedding_first8"]),
+              2e-5);
     ASSERT_EQ(each["class_token_after_layer"].size(), 3u);
     for (const auto& [layer, expected] : each["class_token_after_layer"].items())
-      EXPECT_LT(largest_difference({recorder.value(parse_site("encoder." + layer + ".output")).row(token), 8}, expected), 1e-4) << "layer " << layer;
+      EXPECT_LT(
+          largest_difference({recorder.value(parse_site("encoder." + layer + ".output")).row(token), 8}, expected),
+          1e-4)
+          << "layer " << layer;
     ++item;
   }
 }
@@ -275,7 +293,9 @@ TEST(ForeignModels, RoundTripThroughOurFolder) {
     const auto folder = std::filesystem::path(testing::TempDir()) / (std::string("attend-round-trip-") + name);
     std::filesystem::remove_all(folder);
     Task task;
-    task.kind = model.config().classes ? Task::Kind::classify : model.config().encoder ? Task::Kind::translate : Task::Kind::generate;
+    task.kind = model.config().classes   ? Task::Kind::classify
+                : model.config().encoder ? Task::Kind::translate
+                                         : Task::Kind::generate;
     for (std::int64_t i = 0; i < model.config().classes; ++i) task.classes.push_back(std::to_string(i));
     save_model_folder(folder, model, nullptr, nullptr, task);
     const ModelFolder again = load_model_folder(folder);

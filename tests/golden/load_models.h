@@ -28,7 +28,9 @@ inline std::string text_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-inline nlohmann::json golden_json(const std::string& name) { return nlohmann::json::parse(text_of(golden_folder(name) / "golden.json")); }
+inline nlohmann::json golden_json(const std::string& name) {
+  return nlohmann::json::parse(text_of(golden_folder(name) / "golden.json"));
+}
 
 inline Model foreign_model(const std::string& name) {
   const auto folder = golden_folder(name);
@@ -52,7 +54,8 @@ struct Greedy {
 };
 
 // Feeds `prompt`, then always the likeliest token, through the cache, until `end` or `steps` choices.
-inline Greedy run_greedy(const Model& model, std::vector<std::int32_t> prompt, std::int32_t end, std::int64_t steps, const States* memory = nullptr) {
+inline Greedy run_greedy(const Model& model, std::vector<std::int32_t> prompt, std::int32_t end, std::int64_t steps,
+                         const States* memory = nullptr) {
   KvCache cache = memory ? KvCache(model, model.share_memory(*memory), 0) : KvCache(model);
   KvCache* const caches[] = {&cache};
   Greedy result;

@@ -12,13 +12,15 @@ double loss_of(const AttentionCase& given) {
       for (std::int64_t head = 0; head < given.call.query_heads; ++head)
         for (std::int64_t x = 0; x < given.call.value_dim; ++x)
           loss += result.output[index_of((row * given.call.query_heads + head) * given.call.value_dim + x)] *
-                  given.output_gradient[index_of(row * given.call.output.row_stride + head * given.call.output.head_stride + x)];
+                  given.output_gradient[index_of(row * given.call.output.row_stride +
+                                                 head * given.call.output.head_stride + x)];
   return loss;
 }
 
 // Numbers are multiples of 1/256, so a step of 1/256 is exact in float; Richardson's formula on two steps brings the
 // error of the differences down to the fourth power.
-void expect_differences(const AttentionCase& given, std::vector<float>& values, const std::vector<double>& gradient, const std::string& what) {
+void expect_differences(const AttentionCase& given, std::vector<float>& values, const std::vector<double>& gradient,
+                        const std::string& what) {
   for (std::size_t i = 0; i < std::min(values.size(), gradient.size()); ++i) {
     const float kept = values[i];
     const auto slope = [&](float step) {
@@ -95,7 +97,8 @@ TEST(AttentionGradient, ReferenceThroughEdits) {
 void check(const CaseOptions& options, const std::string& target, double bound) {
   AttentionCase given(options);
   attention_forward(given.call);
-  expect_backward(given, bound, join(target, " masks '", options.masks, "' rules '", options.rules, "' seed ", options.seed));
+  expect_backward(given, bound,
+                  join(target, " masks '", options.masks, "' rules '", options.rules, "' seed ", options.seed));
 }
 
 TEST(AttentionGradient, EveryMaskWithEveryRule) {

@@ -29,22 +29,27 @@ struct Case {
   // The textbook's own words for the rules of `input`: may item b's head h see key j from query i, and what becomes of
   // the scaled score. Positions are those of the item.
   std::function<bool(std::int64_t item, std::int64_t head, std::int64_t i, std::int64_t j)> visible;
-  std::function<double(double score, std::int64_t item, std::int64_t head, std::int64_t i, std::int64_t j, const Inputs& in)> rule;
+  std::function<double(double score, std::int64_t item, std::int64_t head, std::int64_t i, std::int64_t j,
+                       const Inputs& in)>
+      rule;
   std::function<double(std::int64_t item, std::int64_t head, std::int64_t i, std::int64_t j)> weight_factor;
-  std::function<double(std::int64_t item, std::int64_t head, std::int64_t i, std::int64_t j)> lock;  // weight, negative: none
+  std::function<double(std::int64_t item, std::int64_t head, std::int64_t i, std::int64_t j)>
+      lock;        // weight, negative: none
   int sinks = -1;  // which input holds the sinks
 };
 
 Case self_attention() {
   Case c;
-  c.items = {{.query_begin = 0, .queries = 4, .key_begin = 0, .keys = 4}, {.query_begin = 4, .queries = 3, .key_begin = 4, .keys = 3}};
+  c.items = {{.query_begin = 0, .queries = 4, .key_begin = 0, .keys = 4},
+             {.query_begin = 4, .queries = 3, .key_begin = 4, .keys = 3}};
   c.query_rows = c.key_rows = 7;
   return c;
 }
 
 Case cross_attention() {
   Case c;
-  c.items = {{.query_begin = 0, .queries = 2, .key_begin = 0, .keys = 5}, {.query_begin = 2, .queries = 3, .key_begin = 5, .keys = 4}};
+  c.items = {{.query_begin = 0, .queries = 2, .key_begin = 0, .keys = 5},
+             {.query_begin = 2, .queries = 3, .key_begin = 5, .keys = 4}};
   c.query_rows = 5;
   c.key_rows = 9;
   return c;
@@ -66,7 +71,8 @@ Values textbook(const Case& c, const Inputs& in) {
           for (std::int64_t x = 0; x < head_dim; ++x)
             score += in[0][index(((item.query_begin + i) * query_heads + h) * head_dim + x)] *
                      in[1][index(((item.key_begin + j) * key_heads + kv_head) * head_dim + x)];
-          score *= c.input.scale != 0 ? static_cast<double>(c.input.scale) : 1 / std::sqrt(static_cast<double>(head_dim));
+          score *=
+              c.input.scale != 0 ? static_cast<double>(c.input.scale) : 1 / std::sqrt(static_cast<double>(head_dim));
           if (c.rule) score = c.rule(score, item_index, h, i, j, in);
           if (score == -std::numeric_limits<double>::infinity()) continue;
           weights[index(j)] = std::exp(score);
@@ -90,7 +96,8 @@ Values textbook(const Case& c, const Inputs& in) {
 }
 
 // Inputs beyond query, key and value go where `place_extra` puts them.
-void check(Case c, std::vector<Input> extra = {}, std::function<void(AttentionInput&, const Tensors&)> place_extra = {}) {
+void check(Case c, std::vector<Input> extra = {},
+           std::function<void(AttentionInput&, const Tensors&)> place_extra = {}) {
   c.input.query_heads = query_heads;
   c.input.key_heads = key_heads;
   c.input.items = c.items;
@@ -98,13 +105,14 @@ void check(Case c, std::vector<Input> extra = {}, std::function<void(AttentionIn
                             random_input({c.key_rows, key_heads * head_dim}, 2),
                             random_input({c.key_rows, key_heads * value_dim}, 3)};
   inputs.insert(inputs.end(), extra.begin(), extra.end());
-  check_gradients(inputs,
-                  [&](const Tensors& in) {
-                    AttentionInput input = c.input;
-                    if (place_extra) place_extra(input, in);
-                    return attention(in[0], in[1], in[2], input);
-                  },
-                  [&](const Inputs& in) { return textbook(c, in); });
+  check_gradients(
+      inputs,
+      [&](const Tensors& in) {
+        AttentionInput input = c.input;
+        if (place_extra) place_extra(input, in);
+        return attention(in[0], in[1], in[2], input);
+      },
+      [&](const Inputs& in) { return textbook(c, in); });
 }
 
 TEST(AttentionGradient, NoRules) {
@@ -130,7 +138,9 @@ TEST(AttentionGradient, CausalByPositionNotCorner) {
   for (AttentionItem& item : c.items) item.query_position = item.keys - item.queries;
   c.input.mask = {CausalRule{}};
   const auto items = c.items;
-  c.visible = [items](std::int64_t b, auto, std::int64_t i, std::int64_t j) { return j <= i + items[index(b)].query_position; };
+  c.visible = [items](std::int64_t b, auto, std::int64_t i, std::int64_t j) {
+    return j <= i + items[index(b)].query_position;
+  };
   check(c);
 }
 
@@ -184,7 +194,9 @@ TEST(AttentionGradient, Dense) {
   for (int i = 0; i < 2 * 4 * 4 * 5; ++i) allowed.push_back(random.below(3) != 0);
   Case c = cross_attention();
   c.input.mask = {DenseRule{allowed.data(), 80, 20, 5, 1}};
-  c.visible = [](std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) { return allowed[index(b * 80 + h * 20 + i * 5 + j)] != 0; };
+  c.visible = [](std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
+    return allowed[index(b * 80 + h * 20 + i * 5 + j)] != 0;
+  };
   check(c);
 }
 
@@ -208,7 +220,8 @@ TEST(AttentionGradient, Slopes) {
 
 TEST(AttentionGradient, RelativeTable) {
   // Distances -2 to 2, clamped, in three buckets.
-  static const auto buckets = std::make_shared<const std::vector<std::int32_t>>(std::vector<std::int32_t>{2, 1, 0, 1, 1});
+  static const auto buckets =
+      std::make_shared<const std::vector<std::int32_t>>(std::vector<std::int32_t>{2, 1, 0, 1, 1});
   for (const bool capped : {false, true}) {
     Case c = self_attention();
     c.input.relative_buckets = buckets;
@@ -219,7 +232,8 @@ TEST(AttentionGradient, RelativeTable) {
       if (capped) score = 2 * std::tanh(score / 2);
       return score + in[3][index((*buckets)[index(distance + 2)] * query_heads + h)];
     };
-    check(c, {random_input({3, query_heads}, 4)}, [](AttentionInput& input, const Tensors& in) { input.relative_table = in[3]; });
+    check(c, {random_input({3, query_heads}, 4)},
+          [](AttentionInput& input, const Tensors& in) { input.relative_table = in[3]; });
   }
 }
 
@@ -258,7 +272,14 @@ TEST(AttentionGradient, Edits) {
 
 TEST(AttentionGradient, ScaledScoresAndLockedWeights) {
   Case c = self_attention();
-  c.input.edits = {{.kind = ScoreEdit::Kind::scale, .item = 0, .head = 1, .query = 1, .key = 0, .value = -1.5f, .query_end = 3, .key_end = 2},
+  c.input.edits = {{.kind = ScoreEdit::Kind::scale,
+                    .item = 0,
+                    .head = 1,
+                    .query = 1,
+                    .key = 0,
+                    .value = -1.5f,
+                    .query_end = 3,
+                    .key_end = 2},
                    {.kind = ScoreEdit::Kind::lock, .item = 0, .head = 2, .key = 1, .value = 0.25f},
                    {.kind = ScoreEdit::Kind::lock, .item = 0, .head = 2, .query = 3, .key = 0, .value = 0.5f},
                    {.kind = ScoreEdit::Kind::lock, .item = 1, .head = 1, .query = 2, .key = 0, .value = 1}};
@@ -287,7 +308,8 @@ TEST(AttentionGradient, Dropout) {
   for (const AttentionItem& item : c.items)
     for (std::int64_t j = 0; j < item.keys; ++j)
       for (std::int64_t h = 0; h < key_heads; ++h) one_hot.row(item.key_begin + j)[h * 5 + j] = 1;
-  const Tensor dropped = attention(Tensor::zeros({c.query_rows, query_heads * head_dim}), Tensor::zeros({c.key_rows, key_heads * head_dim}), one_hot, input);
+  const Tensor dropped = attention(Tensor::zeros({c.query_rows, query_heads * head_dim}),
+                                   Tensor::zeros({c.key_rows, key_heads * head_dim}), one_hot, input);
   const auto items = c.items;
   int zeros = 0;
   for (float weight : dropped.to_vector()) zeros += weight == 0;
@@ -309,34 +331,35 @@ TEST(AttentionGradient, ViewsOfOneFusedProjection) {
   const std::int64_t q = query_heads * head_dim, k = key_heads * head_dim, v = key_heads * value_dim, width = q + k + v;
   const Tensor table = rotation_table(4, 2, 100);
   const std::vector<std::int32_t> positions{0, 1, 2, 3, 0, 1, 2};
-  check_gradients({random_input({7, 6}, 1), random_input({width, 6}, 2, 0.5), random_input({width}, 3)},
-                  [&](const Tensors& in) {
-                    const Tensor fused = linear(in[0], Weight(in[1]), in[2]);
-                    const Tensor query = rotate_heads(fused.columns(0, q), query_heads, 2, Pairing::halves, table, positions);
-                    const Tensor key = rotate_heads(fused.columns(q, k), key_heads, 2, Pairing::halves, table, positions);
-                    return attention(query, key, fused.columns(q + k, v), c.input);
-                  },
-                  [&](const Inputs& in) {
-                    Inputs parts(3);
-                    for (std::int64_t r = 0; r < 7; ++r) {
-                      Values row;
-                      for (std::int64_t o = 0; o < width; ++o) {
-                        double total = in[2][index(o)];
-                        for (std::int64_t i = 0; i < 6; ++i) total += in[0][index(r * 6 + i)] * in[1][index(o * 6 + i)];
-                        row.push_back(total);
-                      }
-                      const double angle = positions[index(r)];
-                      for (std::int64_t h = 0; h < query_heads + key_heads; ++h) {
-                        const double one = row[index(h * head_dim)], two = row[index(h * head_dim + 1)];
-                        row[index(h * head_dim)] = one * std::cos(angle) - two * std::sin(angle);
-                        row[index(h * head_dim + 1)] = one * std::sin(angle) + two * std::cos(angle);
-                      }
-                      parts[0].insert(parts[0].end(), row.begin(), row.begin() + q);
-                      parts[1].insert(parts[1].end(), row.begin() + q, row.begin() + q + k);
-                      parts[2].insert(parts[2].end(), row.begin() + q + k, row.end());
-                    }
-                    return textbook(c, parts);
-                  });
+  check_gradients(
+      {random_input({7, 6}, 1), random_input({width, 6}, 2, 0.5), random_input({width}, 3)},
+      [&](const Tensors& in) {
+        const Tensor fused = linear(in[0], Weight(in[1]), in[2]);
+        const Tensor query = rotate_heads(fused.columns(0, q), query_heads, 2, Pairing::halves, table, positions);
+        const Tensor key = rotate_heads(fused.columns(q, k), key_heads, 2, Pairing::halves, table, positions);
+        return attention(query, key, fused.columns(q + k, v), c.input);
+      },
+      [&](const Inputs& in) {
+        Inputs parts(3);
+        for (std::int64_t r = 0; r < 7; ++r) {
+          Values row;
+          for (std::int64_t o = 0; o < width; ++o) {
+            double total = in[2][index(o)];
+            for (std::int64_t i = 0; i < 6; ++i) total += in[0][index(r * 6 + i)] * in[1][index(o * 6 + i)];
+            row.push_back(total);
+          }
+          const double angle = positions[index(r)];
+          for (std::int64_t h = 0; h < query_heads + key_heads; ++h) {
+            const double one = row[index(h * head_dim)], two = row[index(h * head_dim + 1)];
+            row[index(h * head_dim)] = one * std::cos(angle) - two * std::sin(angle);
+            row[index(h * head_dim + 1)] = one * std::sin(angle) + two * std::cos(angle);
+          }
+          parts[0].insert(parts[0].end(), row.begin(), row.begin() + q);
+          parts[1].insert(parts[1].end(), row.begin() + q, row.begin() + q + k);
+          parts[2].insert(parts[2].end(), row.begin() + q + k, row.end());
+        }
+        return textbook(c, parts);
+      });
 }
 
 }  // namespace

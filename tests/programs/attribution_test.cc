@@ -28,13 +28,14 @@ class AttributionProgram : public ProgramTest {
   }
 };
 
-constexpr const char* all = "--why Chinese --attention cross --attribution integrated-gradients,gradient-input,rollout,value-zeroing ";
+constexpr const char* all =
+    "--why Chinese --attention cross --attribution integrated-gradients,gradient-input,rollout,value-zeroing ";
 
 TEST_F(AttributionProgram, TerminalShowsWordsAndTheCompletenessError) {
   const Result result = inspect(all);
   ASSERT_EQ(result.code, 0) << result.err;
-  for (const char* part : {"integrated gradients: what each word adds", "gradient x input: what each word adds", "cross rollout: ", "cross value zeroing: ",
-                           "completeness error", "steps"})
+  for (const char* part : {"integrated gradients: what each word adds", "gradient x input: what each word adds",
+                           "cross rollout: ", "cross value zeroing: ", "completeness error", "steps"})
     EXPECT_NE(result.out.find(part), std::string::npos) << part << " is not in\n" << result.out;
   // The word that the logit of "Chinese" hangs on leads its list.
   std::stringstream lines(result.out.substr(result.out.find("integrated gradients:")));
@@ -50,7 +51,8 @@ TEST_F(AttributionProgram, TerminalShowsWordsAndTheCompletenessError) {
 
 TEST_F(AttributionProgram, FilesHoldTheSameNumbers) {
   std::string outputs;
-  for (const char* name : {"a.json", "a.csv", "a.tokens.csv", "a.npz", "a.html", "a.svg"}) outputs += " --output " + path(name);
+  for (const char* name : {"a.json", "a.csv", "a.tokens.csv", "a.npz", "a.html", "a.svg"})
+    outputs += " --output " + path(name);
   const Result result = inspect(all + outputs + " --picture attribution");
   ASSERT_EQ(result.code, 0) << result.err;
   const Json json = Json::parse(contents(path("a.json")));
@@ -60,7 +62,8 @@ TEST_F(AttributionProgram, FilesHoldTheSameNumbers) {
   double sum = 0;
   for (const Json& text : integrated["values"])
     for (const Json& value : text) sum += value.get<double>();
-  EXPECT_NEAR(sum - (integrated["target"].get<double>() - integrated["baseline"].get<double>()), integrated["completeness_error"].get<double>(), 1e-4);
+  EXPECT_NEAR(sum - (integrated["target"].get<double>() - integrated["baseline"].get<double>()),
+              integrated["completeness_error"].get<double>(), 1e-4);
   std::vector<std::string> names;
   for (const Json& attention : json["attentions"]) names.push_back(attention["name"]);
   EXPECT_EQ(names, (std::vector<std::string>{"cross", "cross rollout", "cross value zeroing"}));
@@ -72,7 +75,8 @@ TEST_F(AttributionProgram, FilesHoldTheSameNumbers) {
     }
   const std::string tokens = contents(path("a.tokens.csv"));
   EXPECT_TRUE(tokens.starts_with("text,index,token,integrated_gradients,gradient_input\r\n")) << tokens;
-  EXPECT_EQ(std::count(tokens.begin(), tokens.end(), '\n'), 1 + static_cast<std::ptrdiff_t>(json["texts"][0]["tokens"].size() + json["texts"][1]["tokens"].size()));
+  EXPECT_EQ(std::count(tokens.begin(), tokens.end(), '\n'),
+            1 + static_cast<std::ptrdiff_t>(json["texts"][0]["tokens"].size() + json["texts"][1]["tokens"].size()));
   EXPECT_NE(contents(path("a.csv")).find(",rollout,value_zeroing\r\n"), std::string::npos);
   EXPECT_NE(contents(path("a.npz")).find("cross_rollout/rollout.npy"), std::string::npos);
   EXPECT_NE(contents(path("a.html")).find("completeness_error"), std::string::npos);
@@ -80,7 +84,8 @@ TEST_F(AttributionProgram, FilesHoldTheSameNumbers) {
 }
 
 TEST_F(AttributionProgram, PicturesOfEachKind) {
-  for (const std::string options : {"--measure rollout", "--measure value_zeroing --picture matrix", "--measure integrated_gradients", "--measure gradient_input"}) {
+  for (const std::string options : {"--measure rollout", "--measure value_zeroing --picture matrix",
+                                    "--measure integrated_gradients", "--measure gradient_input"}) {
     const Result result = inspect(all + options + " --output " + path("a.svg"));
     EXPECT_EQ(result.code, 0) << options << ": " << result.err;
     EXPECT_TRUE(contents(path("a.svg")).ends_with("</svg>\n")) << options;

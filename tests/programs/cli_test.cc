@@ -31,10 +31,12 @@ class Cli : public ProgramTest {
     std::string names;
     for (int i = 0; i < 60; ++i) names += std::string("anna\nbob\nclara\ndavid\n");
     write("names.txt", names);
-    return write("tiny.toml", "title = \"Tiny\"\n[data]\ntask = \"lines\"\ntrain = \"names.txt\"\nvalid_lines = 20\n"
-                              "[tokenizer]\nkind = \"character\"\n"
-                              "[model]\ndecoder_layers = 1\nwidth = 16\nheads = 2\ninner_width = 32\npositions = \"learned\"\n"
-                              "max_positions = 12\n[train]\nsteps = 60\nbatch_items = 16\nrate = 1e-2\nvalidate_every = 20\n" + extra);
+    return write("tiny.toml",
+                 "title = \"Tiny\"\n[data]\ntask = \"lines\"\ntrain = \"names.txt\"\nvalid_lines = 20\n"
+                 "[tokenizer]\nkind = \"character\"\n"
+                 "[model]\ndecoder_layers = 1\nwidth = 16\nheads = 2\ninner_width = 32\npositions = \"learned\"\n"
+                 "max_positions = 12\n[train]\nsteps = 60\nbatch_items = 16\nrate = 1e-2\nvalidate_every = 20\n" +
+                     extra);
   }
 };
 
@@ -42,7 +44,8 @@ class Cli : public ProgramTest {
 TEST_F(Cli, HelpNamesEveryCommandAndGivesExamples) {
   const Result help = run("--help");
   EXPECT_EQ(help.code, 0);
-  for (const char* command : {"train", "translate", "generate", "score", "eval", "tokenize", "describe", "bench", "completion", "version"}) {
+  for (const char* command :
+       {"train", "translate", "generate", "score", "eval", "tokenize", "describe", "bench", "completion", "version"}) {
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
     const Result one = run(std::string(command) + " --help");
     EXPECT_EQ(one.code, 0) << command;
@@ -57,22 +60,26 @@ TEST_F(Cli, HelpOfEveryCommandTellsItsOwnOptionsFromThoseOfAll) {
     for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++times;
     return times;
   };
-  for (const char* command : {"train", "translate", "score", "bench", "bench attention", "bench training", "bench translation", "version"}) {
+  for (const char* command :
+       {"train", "translate", "score", "bench", "bench attention", "bench training", "bench translation", "version"}) {
     const Result help = run(std::string(command) + " --help");
     EXPECT_EQ(count(help.out, "Options of every command"), 1) << command << ": " << help.out;
     EXPECT_EQ(count(help.out, "--threads N, --seed N"), 1) << command << ": " << help.out;
-    EXPECT_EQ(help.out.find("attend generate"), std::string::npos) << "examples of others under " << command << ": " << help.out;
+    EXPECT_EQ(help.out.find("attend generate"), std::string::npos)
+        << "examples of others under " << command << ": " << help.out;
     EXPECT_EQ(help.out.find("... ..."), std::string::npos) << "one argument shown as many: " << help.out;
   }
   EXPECT_NE(run("bench attention --help").out.find("attend bench attention"), std::string::npos);
 }
 
 TEST_F(Cli, WrongCallsEndWithTwoAndSayWhatIsPossible) {
-  for (const char* wrong : {"translate --nonsense", "frobnicate", "train", "eval --hypotheses x", "translate --strategy fastest",
-                            "translate --threads 0", "translate --threads 9999", "translate --threads two", "version --seed -1",
-                            "version --seed 99999999999999999999999", "train --resume --overwrite -o runs/none", "train x.toml --steps 0",
-                            "bench attention --only nope", "translate --top-k 5", "translate --n-best 9", "translate --n-best 2 --strategy greedy",
-                            "generate --beam-size 3", "translate --min-length 5 --max-length 2"}) {
+  for (const char* wrong :
+       {"translate --nonsense", "frobnicate", "train", "eval --hypotheses x", "translate --strategy fastest",
+        "translate --threads 0", "translate --threads 9999", "translate --threads two", "version --seed -1",
+        "version --seed 99999999999999999999999", "train --resume --overwrite -o runs/none", "train x.toml --steps 0",
+        "bench attention --only nope", "translate --top-k 5", "translate --n-best 9",
+        "translate --n-best 2 --strategy greedy", "generate --beam-size 3",
+        "translate --min-length 5 --max-length 2"}) {
     const Result result = run(wrong);
     EXPECT_EQ(result.code, 2) << wrong << ": " << result.err;
     EXPECT_TRUE(result.err.starts_with("attend: ")) << result.err;
@@ -133,7 +140,9 @@ TEST_F(Cli, CompletionScriptsParseInBash) {
     const std::string script = "source '" + path("completion.sh").string() + "'; COMP_WORDS=(attend " + words +
                                "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _attend; printf '%s\\n' \"${COMPREPLY[@]}\"";
     write("complete.sh", script);
-    EXPECT_EQ(std::system(("bash '" + path("complete.sh").string() + "' > '" + path("completed").string() + "' 2>&1").c_str()), 0);
+    EXPECT_EQ(std::system(
+                  ("bash '" + path("complete.sh").string() + "' > '" + path("completed").string() + "' 2>&1").c_str()),
+              0);
     return lines_of(contents(path("completed")));
   };
   using Words = std::vector<std::string>;
@@ -194,7 +203,8 @@ TEST_F(Cli, ShowsWhereEachWordRead) {
 
 TEST_F(Cli, ThreadsAndBatchesChangeNoTranslation) {
   const std::string input = contents(std::string(ATTEND_SOURCE_DIR) + "/example/sentences.txt");
-  const Result one = run("translate --json --threads 1 --batch-size 1", input), two = run("translate --json --threads 2", input);
+  const Result one = run("translate --json --threads 1 --batch-size 1", input),
+               two = run("translate --json --threads 2", input);
   ASSERT_EQ(one.code, 0) << one.err;
   EXPECT_EQ(one.out, two.out);
 }
@@ -212,19 +222,22 @@ TEST_F(Cli, ShownAttentionKeepsTheOtherOptions) {
   const Result result = run("translate --show-attention --n-best 2 --scores", "我喜欢你。\n");
   ASSERT_EQ(result.code, 0) << result.err;
   int translations = 0;
-  for (const std::string& line : lines_of(result.out)) translations += line.starts_with("en  -") && line.find('\t') != std::string::npos;
+  for (const std::string& line : lines_of(result.out))
+    translations += line.starts_with("en  -") && line.find('\t') != std::string::npos;
   EXPECT_EQ(translations, 2) << result.out;
 }
 
 TEST_F(Cli, SeveralFilesAreToldApart) {
   std::string endless;
   for (int i = 0; i < 600; ++i) endless += "tea and ";
-  const fs::path first = write("first.txt", "I like you.\n"), second = write("second.txt", "I like you.\n" + endless + "\n");
+  const fs::path first = write("first.txt", "I like you.\n"),
+                 second = write("second.txt", "I like you.\n" + endless + "\n");
   const std::string both = first.string() + " " + second.string();
   const Result longer = run("translate --longest-line 100000 " + both);
   EXPECT_EQ(longer.code, 1);
   EXPECT_NE(longer.err.find(second.string() + ":2: has "), std::string::npos) << longer.err;
-  const Result scored = run("score --skip-empty --longest-line 100000 " + write("s", "\na\n" + endless + "\n").string() + " " + write("t", "\na\nb\n").string());
+  const Result scored = run("score --skip-empty --longest-line 100000 " +
+                            write("s", "\na\n" + endless + "\n").string() + " " + write("t", "\na\nb\n").string());
   EXPECT_NE(scored.err.find(path("s").string() + ":3: has "), std::string::npos) << scored.err;
   const Result json = run("translate --json --beam-size 1 " + first.string() + " " + first.string());
   ASSERT_EQ(json.code, 0) << json.err;
@@ -293,8 +306,9 @@ TEST_F(Cli, AFullDiskIsAnErrorAndAClosedPipeIsQuiet) {
   std::string many;
   for (int i = 0; i < 40000; ++i) many += "I like you.\n";
   write("many", many);
-  const std::string script = std::string("'") + ATTEND_PROGRAM + "' tokenize < '" + path("many").string() + "' 2> '" + path("err").string() +
-                             "' | head -n 1 > '" + path("out").string() + "'; echo ${PIPESTATUS[0]} > '" + path("code").string() + "'";
+  const std::string script = std::string("'") + ATTEND_PROGRAM + "' tokenize < '" + path("many").string() + "' 2> '" +
+                             path("err").string() + "' | head -n 1 > '" + path("out").string() +
+                             "'; echo ${PIPESTATUS[0]} > '" + path("code").string() + "'";
   write("script.sh", script);
   ASSERT_EQ(std::system(("bash '" + path("script.sh").string() + "'").c_str()), 0);
   EXPECT_EQ(contents(path("code")), "1\n");
@@ -312,17 +326,20 @@ TEST_F(Cli, TokenizesAndJoinsAgain) {
 }
 
 TEST_F(Cli, ScoresARealSentenceAboveAScrambledOne) {
-  const fs::path source = write("s.zh", "我喜欢你。\n我喜欢你。\n"), target = write("t.en", "I like you.\nyou. like I\n");
+  const fs::path source = write("s.zh", "我喜欢你。\n我喜欢你。\n"),
+                 target = write("t.en", "I like you.\nyou. like I\n");
   const Result result = run("score --json " + source.string() + " " + target.string());
   ASSERT_EQ(result.code, 0) << result.err;
   const auto lines = lines_of(result.out);
   ASSERT_EQ(lines.size(), 3u);
-  EXPECT_GT(Json::parse(lines[0])["log_probability"].get<double>(), Json::parse(lines[1])["log_probability"].get<double>());
+  EXPECT_GT(Json::parse(lines[0])["log_probability"].get<double>(),
+            Json::parse(lines[1])["log_probability"].get<double>());
   EXPECT_EQ(Json::parse(lines[2])["lines"], 2);
 }
 
 TEST_F(Cli, EvaluatesAnyTwoFiles) {
-  const fs::path a = write("a.txt", "the cat sat on the mat\nhello world again now\n"), b = write("b.txt", "the cat sat on a mat\nhello world again now\n");
+  const fs::path a = write("a.txt", "the cat sat on the mat\nhello world again now\n"),
+                 b = write("b.txt", "the cat sat on a mat\nhello world again now\n");
   const Result result = run("eval --json --hypotheses " + a.string() + " --references " + b.string());
   ASSERT_EQ(result.code, 0) << result.err;
   const Json scores = Json::parse(result.out);
@@ -336,7 +353,8 @@ TEST_F(Cli, EvaluatesAnyTwoFiles) {
 }
 
 TEST_F(Cli, WritesPoemsThatTheSeedRepeats) {
-  const Result a = run("generate 春 --seed 3"), b = run("generate 春 --seed 3 --threads 1"), c = run("generate 春 --seed 4");
+  const Result a = run("generate 春 --seed 3"), b = run("generate 春 --seed 3 --threads 1"),
+               c = run("generate 春 --seed 4");
   ASSERT_EQ(a.code, 0) << a.err;
   EXPECT_TRUE(a.out.starts_with("春")) << a.out;
   EXPECT_EQ(a.out, b.out);
@@ -348,7 +366,8 @@ TEST_F(Cli, DescribesModelsSitesAndRecipeKeys) {
   ASSERT_EQ(result.code, 0) << result.err;
   const Json described = Json::parse(result.out);
   EXPECT_EQ(described["kind"], "encoder-decoder");
-  EXPECT_NE(std::find(described["sites"].begin(), described["sites"].end(), "decoder.0.cross.weights"), described["sites"].end());
+  EXPECT_NE(std::find(described["sites"].begin(), described["sites"].end(), "decoder.0.cross.weights"),
+            described["sites"].end());
   EXPECT_NE(run("describe --recipe-keys").out.find("label_smoothing"), std::string::npos);
   bool found = false;
   for (const std::string& line : lines_of(run("describe --recipe-keys --json").out)) {
@@ -377,9 +396,11 @@ TEST_F(Cli, TrainsResumesAndUsesTheModel) {
   ASSERT_EQ(run("train " + recipe.string() + " --steps 25 -o " + path("parts").string()).code, 0);
   const Result resumed = run("train --json --resume --steps 60 -o " + path("parts").string());
   ASSERT_EQ(resumed.code, 0) << resumed.err;
-  EXPECT_EQ(contents(path("whole") / "last" / "model.safetensors"), contents(path("parts") / "last" / "model.safetensors"));
+  EXPECT_EQ(contents(path("whole") / "last" / "model.safetensors"),
+            contents(path("parts") / "last" / "model.safetensors"));
   EXPECT_TRUE(contents(path("whole") / "loss.svg").starts_with("<svg"));
-  for (const std::string& line : lines_of(contents(path("whole") / "train.jsonl"))) EXPECT_TRUE(Json::accept(line)) << line;
+  for (const std::string& line : lines_of(contents(path("whole") / "train.jsonl")))
+    EXPECT_TRUE(Json::accept(line)) << line;
 
   const Result generated = run("generate --strategy greedy -m " + (path("whole") / "final").string());
   ASSERT_EQ(generated.code, 0) << generated.err;
@@ -413,7 +434,8 @@ TEST_F(Cli, CtrlCSavesAndResumeGoesOn) {
   EXPECT_EQ(last["event"], "end");
   EXPECT_EQ(last["how"], "stopped");
   const int step = last["step"].get<int>();
-  const Result resumed = run("train --json --resume " + recipe.string() + " --steps " + std::to_string(step + 10) + " -o " + folder);
+  const Result resumed =
+      run("train --json --resume " + recipe.string() + " --steps " + std::to_string(step + 10) + " -o " + folder);
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_EQ(Json::parse(resumed.out)["step"], step + 10);
 }
@@ -426,7 +448,8 @@ TEST_F(Cli, ResumesACosineWithItsOverridesAndNoRecipe) {
   if (child == 0) {
     std::freopen(errors.c_str(), "w", stderr);
     std::freopen("/dev/null", "w", stdout);
-    ::execl(ATTEND_PROGRAM, "attend", "train", recipe.c_str(), "--steps", "600", "--seed", "5", "-o", folder.c_str(), nullptr);
+    ::execl(ATTEND_PROGRAM, "attend", "train", recipe.c_str(), "--steps", "600", "--seed", "5", "-o", folder.c_str(),
+            nullptr);
     ::_exit(127);
   }
   for (int i = 0; i < 3000 && !fs::exists(fs::path(folder) / "last"); ++i) ::usleep(10000);
@@ -447,7 +470,9 @@ TEST_F(Cli, ResumesACosineWithItsOverridesAndNoRecipe) {
   EXPECT_EQ(Json::parse(resumed.out)["step"], 600);
   ASSERT_EQ(run("train " + recipe.string() + " --steps 600 --seed 5 -o " + path("whole").string()).code, 0);
   for (const char* model : {"last", "final"})
-    EXPECT_EQ(contents(path("whole") / model / "model.safetensors"), contents(fs::path(folder) / model / "model.safetensors")) << model;
+    EXPECT_EQ(contents(path("whole") / model / "model.safetensors"),
+              contents(fs::path(folder) / model / "model.safetensors"))
+        << model;
   EXPECT_EQ(run("train --resume").code, 2);
 }
 
@@ -482,7 +507,8 @@ TEST_F(Cli, RunsWithoutTheirLinksAreRunsStill) {
     const Result resumed = run("train --resume --steps 60 -o " + folder.string());
     ASSERT_EQ(resumed.code, 0) << resumed.err;
     EXPECT_TRUE(fs::is_symlink(fs::symlink_status(folder / "last")));
-    EXPECT_EQ(contents(folder / "last" / "model.safetensors"), contents(path("straight") / "last" / "model.safetensors"));
+    EXPECT_EQ(contents(folder / "last" / "model.safetensors"),
+              contents(path("straight") / "last" / "model.safetensors"));
   }
 
   // Damage in one's own run: no advice to fetch it again.
@@ -494,8 +520,8 @@ TEST_F(Cli, RunsWithoutTheirLinksAreRunsStill) {
 
 TEST_F(Cli, ABlockedSizeOfFilesIsToldLikeAFullDisk) {
   const fs::path recipe = tiny_recipe();
-  const std::string script = "ulimit -f 8; exec '" + std::string(ATTEND_PROGRAM) + "' train '" + recipe.string() + "' -o '" + path("run").string() +
-                             "' > /dev/null 2> /dev/null";
+  const std::string script = "ulimit -f 8; exec '" + std::string(ATTEND_PROGRAM) + "' train '" + recipe.string() +
+                             "' -o '" + path("run").string() + "' > /dev/null 2> /dev/null";
   const int status = std::system(("bash -c \"" + script + "\"").c_str());
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
 }
@@ -531,7 +557,8 @@ TEST_F(Cli, TellsTheMemoryOfTheWholeProcess) {
   ASSERT_EQ(::wait4(child, &status, 0, &used), child);
   ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   const double taken = 1024.0 * static_cast<double>(used.ru_maxrss);
-  const double told = Json::parse(lines_of(contents(fs::path(folder) / "train.jsonl")).front())["process_bytes"].get<double>();
+  const double told =
+      Json::parse(lines_of(contents(fs::path(folder) / "train.jsonl")).front())["process_bytes"].get<double>();
   EXPECT_GT(told / taken, 0.7) << told << " told, " << taken << " taken";
   EXPECT_LT(told / taken, 1.5) << told << " told, " << taken << " taken";
 }

@@ -511,7 +511,8 @@ TEST_F(Explorer, EditsShowTheirConsequenceEverywhere) {
   const Json base = post("run", ask).json();
   ask["input"] = base["input"];
   Json cut = {{"kind", "head"}, {"attention", "decoder.3.cross"}, {"head", -1}, {"value", 0}, {"name", "deaf"}};
-  Json lock = {{"kind", "lock"}, {"attention", "decoder.1.cross"}, {"head", 0}, {"query", 1}, {"key", 2}, {"value", 0.5}};
+  Json lock = {{"kind", "lock"}, {"attention", "decoder.1.cross"}, {"head", 0}, {"query", 1}, {"key", 2},
+               {"value", 0.5}};
   ask["edits"] = Json::array({cut, lock});
   const Json edited = post("run", ask).json();
   ASSERT_TRUE(edited.contains("edits")) << edited;
@@ -559,7 +560,9 @@ TEST_F(Explorer, FindsHeads) {
   EXPECT_EQ(found["heads"].size(), 48u);
   EXPECT_EQ(found["inputs"], 36);
   for (const Json& head : found["heads"]) EXPECT_EQ(head["values"].size(), found["metrics"].size());
-  const Json own = post("heads", Json{{"model", "tang-quatrains"}, {"inputs", {{{"text", "明月几时有"}}, {{"text", "春风"}}}}}).json();
+  const Json own =
+      post("heads", Json{{"model", "tang-quatrains"}, {"inputs", {{{"text", "明月几时有"}}, {{"text", "春风"}}}}})
+          .json();
   ASSERT_TRUE(own.contains("heads")) << own;
   EXPECT_EQ(own["inputs"], 2);
   EXPECT_EQ(own["heads"].size(), 24u);
@@ -745,7 +748,8 @@ TEST_F(Explorer, RefusesBodiesBeyondTheLimitAndStillAnswers) {
   chunked.send(head("POST", "/api/v1/attention", "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n") +
                "\r\n");
   const std::string piece = "100000\r\n" + std::string(1 << 20, ' ') + "\r\n";
-  for (int i = 0; i < 12 && chunked.send(piece); ++i) {}
+  for (int i = 0; i < 12 && chunked.send(piece); ++i) {
+  }
   EXPECT_EQ(chunked.receive().status, 413);
 }
 

@@ -46,7 +46,8 @@ class See : public ProgramTest {
     const std::vector<std::string> lines = lines_of(result.err);
     EXPECT_TRUE(lines.size() == 1 || (lines.size() == 2 && lines[1].starts_with("Run `attend"))) << result.err;
     EXPECT_TRUE(result.out.empty()) << arguments << ": " << result.out;
-    for (const std::string& part : parts) EXPECT_NE(result.err.find(part), std::string::npos) << arguments << ": " << result.err << "lacks " << part;
+    for (const std::string& part : parts)
+      EXPECT_NE(result.err.find(part), std::string::npos) << arguments << ": " << result.err << "lacks " << part;
   }
 };
 
@@ -82,7 +83,8 @@ Array parse_npy(const std::string& bytes) {
   const std::size_t length = static_cast<unsigned char>(bytes.at(8)) + 256u * static_cast<unsigned char>(bytes.at(9));
   const std::string header = bytes.substr(10, length);
   std::smatch found;
-  if (!std::regex_search(header, found, std::regex(R"('descr': '([^']*)'.*'fortran_order': False.*'shape': \(([^)]*)\))"))) {
+  if (!std::regex_search(header, found,
+                         std::regex(R"('descr': '([^']*)'.*'fortran_order': False.*'shape': \(([^)]*)\))"))) {
     ADD_FAILURE() << header;
     return array;
   }
@@ -104,7 +106,8 @@ Array parse_npy(const std::string& bytes) {
 std::map<std::string, Array> parse_npz(const std::string& bytes) {
   const auto number = [&](std::size_t at, int size) {
     std::size_t value = 0;
-    for (int i = size - 1; i >= 0; --i) value = 256 * value + static_cast<unsigned char>(bytes.at(at + static_cast<std::size_t>(i)));
+    for (int i = size - 1; i >= 0; --i)
+      value = 256 * value + static_cast<unsigned char>(bytes.at(at + static_cast<std::size_t>(i)));
     return value;
   };
   std::map<std::string, Array> arrays;
@@ -122,11 +125,15 @@ std::map<std::string, Array> parse_npz(const std::string& bytes) {
 
 TEST_F(See, InspectPrintsWhatEachWordLooksAtAndWhatMatters) {
   const Result plain = must("inspect " + source);
-  for (const char* part : {"encoder: what each word looks at", "decoder: what each word looks at", "cross: what each target word looks at"})
+  for (const char* part : {"encoder: what each word looks at", "decoder: what each word looks at",
+                           "cross: what each target word looks at"})
     EXPECT_NE(plain.out.find(part), std::string::npos) << part;
   const Result why = must("inspect " + source + " --why Chinese --rather-than English --exact 30 --rows 3");
-  EXPECT_TRUE(std::regex_search(why.out, std::regex("Chinese rather than English after \"[^\"]+\" .position 3. = [0-9.]+\n"))) << why.out;
-  for (const char* part : {"first order", "exact", "rank agreement of weight and exact over 30 edges", "rank agreement of first_order and exact"})
+  EXPECT_TRUE(
+      std::regex_search(why.out, std::regex("Chinese rather than English after \"[^\"]+\" .position 3. = [0-9.]+\n")))
+      << why.out;
+  for (const char* part : {"first order", "exact", "rank agreement of weight and exact over 30 edges",
+                           "rank agreement of first_order and exact"})
     EXPECT_NE(why.out.find(part), std::string::npos) << part << why.out;
   int edges = 0;
   for (const std::string& line : lines_of(why.out)) edges += line.find(" -> ") != std::string::npos;
@@ -135,9 +142,12 @@ TEST_F(See, InspectPrintsWhatEachWordLooksAtAndWhatMatters) {
 
 TEST_F(See, InspectWritesEveryKindOfFileWithTheSameNumbers) {
   std::string outputs;
-  for (const char* name : {"a.svg", "a.png", "a.html", "a.csv", "a.rows.csv", "a.heads.csv", "a.json", "a.npy", "a.npz"}) outputs += " -o " + quoted(name);
+  for (const char* name :
+       {"a.svg", "a.png", "a.html", "a.csv", "a.rows.csv", "a.heads.csv", "a.json", "a.npy", "a.npz"})
+    outputs += " -o " + quoted(name);
   const Result result = must("inspect " + source + " --why Chinese --exact 8 --measure weight" + outputs);
-  for (const char* name : {"a.svg", "a.rows.csv", "a.npz"}) EXPECT_NE(result.out.find("/" + std::string(name) + "  "), std::string::npos) << result.out;
+  for (const char* name : {"a.svg", "a.rows.csv", "a.npz"})
+    EXPECT_NE(result.out.find("/" + std::string(name) + "  "), std::string::npos) << result.out;
 
   const Json json = Json::parse(contents(path("a.json")));
   EXPECT_EQ(json.at("format"), "attend inspection");
@@ -155,9 +165,11 @@ TEST_F(See, InspectWritesEveryKindOfFileWithTheSameNumbers) {
   const std::size_t queries = target_words.size() + 1, keys = source_words.size();
   const Array npy = parse_npy(contents(path("a.npy")));
   EXPECT_EQ(npy.type, "<f4");
-  ASSERT_EQ(npy.shape, (std::vector<std::int64_t>{4, 4, static_cast<std::int64_t>(queries), static_cast<std::int64_t>(keys)}));
+  ASSERT_EQ(npy.shape,
+            (std::vector<std::int64_t>{4, 4, static_cast<std::int64_t>(queries), static_cast<std::int64_t>(keys)}));
   const std::map<std::string, Array> npz = parse_npz(contents(path("a.npz")));
-  ASSERT_TRUE(npz.contains("cross/weight.npy") && npz.contains("cross/first_order.npy") && npz.contains("encoder/weight.npy"));
+  ASSERT_TRUE(npz.contains("cross/weight.npy") && npz.contains("cross/first_order.npy") &&
+              npz.contains("encoder/weight.npy"));
   EXPECT_EQ(npz.at("cross/weight.npy").floats, npy.floats);
 
   std::map<std::string, std::vector<std::string>> cells;  // place -> record
@@ -165,7 +177,8 @@ TEST_F(See, InspectWritesEveryKindOfFileWithTheSameNumbers) {
   std::map<std::string, std::size_t> column;
   for (std::size_t i = 0; i < csv.at(0).size(); ++i) column[csv[0][i]] = i;
   for (const auto& record : csv)
-    cells[record.at(0) + '.' + record.at(1) + '.' + record.at(2) + '.' + record.at(column.at("query")) + '.' + record.at(column.at("key"))] = record;
+    cells[record.at(0) + '.' + record.at(1) + '.' + record.at(2) + '.' + record.at(column.at("query")) + '.' +
+          record.at(column.at("key"))] = record;
   std::size_t at = 0, exact = 0;
   for (std::size_t layer = 0; layer < 4; ++layer)
     for (std::size_t head = 0; head < 4; ++head)
@@ -174,7 +187,8 @@ TEST_F(See, InspectWritesEveryKindOfFileWithTheSameNumbers) {
         for (std::size_t key = 0; key < keys; ++key, ++at) {
           const float weight = weights[layer][head][query][key].get<float>();
           EXPECT_EQ(npy.floats[at], weight);
-          const auto& record = cells.at("cross." + std::to_string(layer) + '.' + std::to_string(head) + '.' + std::to_string(query) + '.' + std::to_string(key));
+          const auto& record = cells.at("cross." + std::to_string(layer) + '.' + std::to_string(head) + '.' +
+                                        std::to_string(query) + '.' + std::to_string(key));
           EXPECT_EQ(std::stof(record[column.at("weight")]), weight);
           EXPECT_EQ(record[column.at("key_token")], source_words[key]);
           exact += !record[column.at("exact")].empty();
@@ -199,9 +213,11 @@ TEST_F(See, InspectWritesEveryKindOfFileWithTheSameNumbers) {
 
   const std::string html = contents(path("a.html"));
   EXPECT_TRUE(html.starts_with("<!doctype html>") || html.starts_with("<!DOCTYPE html>")) << html.substr(0, 40);
-  EXPECT_FALSE(std::regex_search(html, std::regex(R"re((src|href)\s*=\s*["'](?!data:)[^#"'])re"))) << "the page asks for another file";
+  EXPECT_FALSE(std::regex_search(html, std::regex(R"re((src|href)\s*=\s*["'](?!data:)[^#"'])re")))
+      << "the page asks for another file";
   for (std::size_t place = html.find("://"); place != std::string::npos; place = html.find("://", place + 3))
-    EXPECT_NE(html.substr(place < 30 ? 0 : place - 30, 80).find("www.w3.org"), std::string::npos) << html.substr(place - 10, 60);
+    EXPECT_NE(html.substr(place < 30 ? 0 : place - 30, 80).find("www.w3.org"), std::string::npos)
+        << html.substr(place - 10, 60);
 }
 
 TEST_F(See, EveryPictureIsXmlAndHoldsEveryTokenAsText) {
@@ -214,12 +230,15 @@ TEST_F(See, EveryPictureIsXmlAndHoldsEveryTokenAsText) {
       if (element.name == "text" || element.name == "tspan") live += element.text + '\n';
       all += element.text + '\n';
       EXPECT_NE(element.name, "script");
-      for (const auto& [name, value] : element.attributes) EXPECT_FALSE(name.ends_with("href") && !value.starts_with("data:") && !value.starts_with("#")) << value;
+      for (const auto& [name, value] : element.attributes)
+        EXPECT_FALSE(name.ends_with("href") && !value.starts_with("data:") && !value.starts_with("#")) << value;
     }
     if (kind == "bars") continue;  // heads, no tokens
-    for (const std::string& word : target_words) EXPECT_NE(all.find(word), std::string::npos) << kind << " lacks " << word;
+    for (const std::string& word : target_words)
+      EXPECT_NE(all.find(word), std::string::npos) << kind << " lacks " << word;
     if (kind == "rows") continue;  // queries alone
-    for (const std::string& word : source_words) EXPECT_NE(all.find(word), std::string::npos) << kind << " lacks " << word;
+    for (const std::string& word : source_words)
+      EXPECT_NE(all.find(word), std::string::npos) << kind << " lacks " << word;
     if (kind == "matrix" || kind == "lines" || kind == "text" || kind == "measures") {
       EXPECT_NE(live.find("学习"), std::string::npos) << kind;
     }
@@ -267,7 +286,9 @@ TEST_F(See, EditShowsBothOutputsSideBySide) {
   EXPECT_TRUE(std::regex_search(text.out, std::regex("base    I like studying Chinese\\.\n"))) << text.out;
   EXPECT_TRUE(std::regex_search(text.out, std::regex("\nedited  [^\n]+\n"))) << text.out;
   const Result head = must("edit " + source + edit(R"("kind": "cut", "at": "decoder.2.cross", "heads": [1])"));
-  EXPECT_TRUE(std::regex_search(head.out, std::regex("head parts \\+ bias = attention output: largest difference [0-9.]+e-0[5-9]"))) << head.out;
+  EXPECT_TRUE(std::regex_search(
+      head.out, std::regex("head parts \\+ bias = attention output: largest difference [0-9.]+e-0[5-9]")))
+      << head.out;
   const Json json = Json::parse(must("edit " + source + cut + " --json").out);
   EXPECT_EQ(json.at("base_text"), "I like studying Chinese.");
   EXPECT_NE(json.at("edited_text"), json.at("base_text"));
@@ -282,20 +303,26 @@ TEST_F(See, EditShowsBothOutputsSideBySide) {
 
 TEST_F(See, EditFilesBelongToAModelAndAText) {
   must("edit " + source + edit(R"("name": "deaf", "kind": "forbid", "at": "decoder.*.cross", "keys": [3])") +
-       edit(R"("name": "softer", "kind": "scale", "at": "decoder.3.self", "value": 0.5)") + " --save " + quoted("deaf.json") + " --no-generation");
+       edit(R"("name": "softer", "kind": "scale", "at": "decoder.3.self", "value": 0.5)") + " --save " +
+       quoted("deaf.json") + " --no-generation");
   const Json file = Json::parse(contents(path("deaf.json")));
   EXPECT_EQ(file.at("edits").size(), 2u);
-  const Json direct = Json::parse(must("edit " + source + edit(R"("kind": "forbid", "at": "decoder.*.cross", "keys": [3])") + " --json").out);
-  const Json from_file = Json::parse(must("edit " + source + " --edits " + quoted("deaf.json") + " --without softer --json").out);
+  const Json direct = Json::parse(
+      must("edit " + source + edit(R"("kind": "forbid", "at": "decoder.*.cross", "keys": [3])") + " --json").out);
+  const Json from_file =
+      Json::parse(must("edit " + source + " --edits " + quoted("deaf.json") + " --without softer --json").out);
   EXPECT_EQ(from_file.at("edited_log_probability"), direct.at("edited_log_probability"));
 
   const std::string model = file.at("model"), text = file.at("text");
   const Result other_text = run("edit 你好。 --edits " + quoted("deaf.json"));
   EXPECT_EQ(other_text.code, 2);
-  EXPECT_TRUE(std::regex_search(other_text.err, std::regex("text of fingerprint " + text + ", this one has [0-9a-f]{16}"))) << other_text.err;
+  EXPECT_TRUE(
+      std::regex_search(other_text.err, std::regex("text of fingerprint " + text + ", this one has [0-9a-f]{16}")))
+      << other_text.err;
   Json foreign = file;
   foreign["model"] = "0123456789abcdef";
-  refused("edit " + source + " --edits " + write("foreign.json", foreign.dump()), {"model of fingerprint 0123456789abcdef", model});
+  refused("edit " + source + " --edits " + write("foreign.json", foreign.dump()),
+          {"model of fingerprint 0123456789abcdef", model});
   refused("edit --model tang-quatrains 床前明月光 --edits " + quoted("deaf.json"), {"model of fingerprint " + model});
   refused("edit " + source + " --edits " + quoted("deaf.json") + " --without deef", {"deef", "deaf"});
   refused("edit " + source + " --edits " + write("broken.json", "{\"version\": 1,"), {"broken.json"});
@@ -304,8 +331,11 @@ TEST_F(See, EditFilesBelongToAModelAndAText) {
 }
 
 TEST_F(See, EditsNameWhatExists) {
-  const auto refuses = [&](const std::string& fields, const std::vector<std::string>& parts) { refused("edit " + source + edit(fields), parts); };
-  refuses(R"("kind": "zero", "at": "decoder.2.cros.value")", {"'decoder.2.cros.value'", "nearest", "decoder.2.cross.value", "layers 0 to 3"});
+  const auto refuses = [&](const std::string& fields, const std::vector<std::string>& parts) {
+    refused("edit " + source + edit(fields), parts);
+  };
+  refuses(R"("kind": "zero", "at": "decoder.2.cros.value")",
+          {"'decoder.2.cros.value'", "nearest", "decoder.2.cross.value", "layers 0 to 3"});
   refuses(R"("kind": "cut", "at": "decoder.9.cross")", {"'decoder.9.cross'", "nearest", "decoder layers 0 to 3"});
   refuses(R"("kind": "cut", "at": "decoder.2.cross", "heads": [4])", {"no head 4", "0 to 3"});
   refuses(R"("kind": "cut", "at": "decoder.2.cross", "positions": [40])", {"position 40", "0 to 5"});
@@ -326,29 +356,35 @@ TEST_F(See, EditsThatCannotAllBeAreNamedInPairs) {
 }
 
 TEST_F(See, WeightsMustSumToOneAfterLocks) {
-  refused("edit " + source + edit(R"("name": "a", "kind": "lock", "at": "decoder.2.cross", "keys": [1], "value": 0.7)") +
+  refused("edit " + source +
+              edit(R"("name": "a", "kind": "lock", "at": "decoder.2.cross", "keys": [1], "value": 0.7)") +
               edit(R"("name": "b", "kind": "lock", "at": "decoder.2.cross", "keys": [2], "value": 0.7)"),
           {"decoder.2.cross", "sum to 1.4", "'a', 'b'"});
-  refused("edit " + source + edit(R"("name": "a", "kind": "lock", "at": "decoder.2.cross", "keys": [[0, null]], "value": 0.01)"),
+  refused("edit " + source +
+              edit(R"("name": "a", "kind": "lock", "at": "decoder.2.cross", "keys": [[0, null]], "value": 0.01)"),
           {"sum to 0.06", "no other key", "'a'"});
-  refused("edit " + source + edit(R"("name": "a", "kind": "lock", "at": "decoder.2.cross", "keys": [1], "value": 1.5)"), {"1.5"});
+  refused("edit " + source + edit(R"("name": "a", "kind": "lock", "at": "decoder.2.cross", "keys": [1], "value": 1.5)"),
+          {"1.5"});
 }
 
 TEST_F(See, AnEditThatTouchesNothingSaysSo) {
-  const std::string hidden = edit(R"("name": "above the mask", "kind": "cut", "at": "decoder.2.self", "positions": [0], "keys": [3])");
+  const std::string hidden =
+      edit(R"("name": "above the mask", "kind": "cut", "at": "decoder.2.self", "positions": [0], "keys": [3])");
   refused("edit " + source + hidden, {"'above the mask' touched nothing"});
   const Result told = must("edit " + source + hidden + " --allow-untouched --no-generation");
   EXPECT_TRUE(std::regex_search(told.out, std::regex("above the mask +cut +touched 0\n"))) << told.out;
 }
 
 TEST_F(See, EditPaintsWhatChanged) {
-  must("edit " + source + edit(R"("name": "deaf", "kind": "cut", "at": "decoder.*.cross")") + " --no-generation -o " + quoted("a.svg") + " -o " + quoted("a.png"));
+  must("edit " + source + edit(R"("name": "deaf", "kind": "cut", "at": "decoder.*.cross")") + " --no-generation -o " +
+       quoted("a.svg") + " -o " + quoted("a.png"));
   std::string all;
   for (const XmlElement& element : parse_xml(contents(path("a.svg")))) all += element.text + '\n';
   EXPECT_NE(all.find("deaf"), std::string::npos);
   EXPECT_EQ(contents(path("a.png")).substr(0, 4), "\x89PNG");
   const std::string cut = "edit " + source + edit(R"("kind": "cut", "at": "decoder.3.cross")") + " --no-generation ";
-  refused(cut + "-o " + quoted("b.svg") + " --picture matrix", {"there is no attention to draw", "leave out --picture"});
+  refused(cut + "-o " + quoted("b.svg") + " --picture matrix",
+          {"there is no attention to draw", "leave out --picture"});
   refused(cut + "-o " + quoted("b.npy"), {".npy holds attention, and there is none", "write .json"});
 }
 
@@ -361,7 +397,8 @@ TEST_F(See, HeadsRanksEveryBehaviourAndWritesFiles) {
   const std::string few = "heads " + pairs + " --limit 15";
   const Result text = must(few + " --most 2");
   EXPECT_TRUE(std::regex_search(text.out, std::regex("15 items, [0-9]+ tokens, 48 heads"))) << text.out;
-  for (const char* behaviour : {"previous_token", "next_token", "same_token", "induction", "first_token", "separator", "distance", "diagonal", "copying"})
+  for (const char* behaviour : {"previous_token", "next_token", "same_token", "induction", "first_token", "separator",
+                                "distance", "diagonal", "copying"})
     EXPECT_NE(text.out.find(std::string("\n") + behaviour), std::string::npos) << behaviour;
 
   const Json json = Json::parse(must(few + " --json --reference '" + data + "aligned.links'").out);
@@ -374,7 +411,8 @@ TEST_F(See, HeadsRanksEveryBehaviourAndWritesFiles) {
   }
   EXPECT_EQ(previous.size(), 32u) << "cross-attention has no token before";
   EXPECT_EQ(error.size(), 16u);
-  const auto most = std::max_element(previous.begin(), previous.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most = std::max_element(previous.begin(), previous.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
   const std::vector<std::string> ranking = lines_of(must(few + " --behaviour previous_token --most 1").out);
   EXPECT_NE(ranking.back().find(most->first), std::string::npos) << ranking.back();
 
@@ -412,10 +450,12 @@ TEST_F(See, HeadsNamesWhatExists) {
 // ---- align -----------------------------------------------------------------------------------------------------------------
 
 TEST_F(See, AlignPrintsPharaohAndScoresAgainstAReference) {
-  const std::string zh = write("a.zh", "他知道如何弹钢琴。\n我喜欢学习中文。\n"), en = write("a.en", "He knows how to play the piano.\nI like studying Chinese.\n");
+  const std::string zh = write("a.zh", "他知道如何弹钢琴。\n我喜欢学习中文。\n"),
+                    en = write("a.en", "He knows how to play the piano.\nI like studying Chinese.\n");
   const std::vector<std::string> links = lines_of(must("align " + zh + " " + en).out);
   ASSERT_EQ(links.size(), 2u);
-  for (const std::string& line : links) EXPECT_TRUE(std::regex_match(line, std::regex("[0-9]+-[0-9]+( [0-9]+-[0-9]+)*"))) << line;
+  for (const std::string& line : links)
+    EXPECT_TRUE(std::regex_match(line, std::regex("[0-9]+-[0-9]+( [0-9]+-[0-9]+)*"))) << line;
   const std::vector<std::string> words = lines_of(must("align " + zh + " " + en + " --words").out);
   EXPECT_NE(words.at(1).find("中文-Chinese"), std::string::npos) << words.at(1);
   const std::vector<std::string> json = lines_of(must("align " + zh + " " + en + " --json").out);
@@ -436,7 +476,8 @@ TEST_F(See, AlignPrintsPharaohAndScoresAgainstAReference) {
 }
 
 TEST_F(See, AlignNamesWhatExists) {
-  const std::string zh = write("a.zh", "你好。\n"), en = write("a.en", "Hello.\n"), two = write("two.en", "Hello.\nHello.\n");
+  const std::string zh = write("a.zh", "你好。\n"), en = write("a.en", "Hello.\n"),
+                    two = write("two.en", "Hello.\nHello.\n");
   refused("align " + zh + " " + en + " --symmetrise grow", {"\"grow\"", "grow-diag"});
   refused("align " + zh + " " + en + " --layers 9", {"layer 9", "0 to 3"});
   refused("align " + zh + " " + en + " --heads 9", {"head 9", "0 to 3"});

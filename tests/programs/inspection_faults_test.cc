@@ -14,7 +14,9 @@ class InspectionFaults : public ProgramTest {
   InspectionFaults() : ProgramTest("faults") {}
 
   std::string path(const std::string& name) const { return ProgramTest::path(name).string(); }
-  std::string write(const std::string& name, const std::string& text) const { return ProgramTest::write(name, text).string(); }
+  std::string write(const std::string& name, const std::string& text) const {
+    return ProgramTest::write(name, text).string();
+  }
   void refused(const std::string& arguments, const std::string& part) const {
     const Result result = attend(arguments);
     EXPECT_EQ(result.code, 2) << arguments << ": " << result.err;
@@ -23,8 +25,9 @@ class InspectionFaults : public ProgramTest {
   }
 };
 
-const char* const cut = "edit 我喜欢学习中文。 --target 'I like learning Chinese.' --no-generation "
-                        "--edit '{\"kind\": \"cut\", \"at\": \"decoder.2.cross\", \"heads\": [1]}'";
+const char* const cut =
+    "edit 我喜欢学习中文。 --target 'I like learning Chinese.' --no-generation "
+    "--edit '{\"kind\": \"cut\", \"at\": \"decoder.2.cross\", \"heads\": [1]}'";
 
 TEST_F(InspectionFaults, AnEditHasNoAttentionToWrite) {
   for (const char* ending : {".npy", ".npz", ".csv", ".rows.csv", ".heads.csv", ".html"}) {
@@ -52,7 +55,8 @@ TEST_F(InspectionFaults, OptionsThatWouldDoNothing) {
 }
 
 TEST_F(InspectionFaults, FreezingGoesAsFarAsTheTextItReads) {
-  const Result frozen = attend("edit 我喜欢学习中文。 --target I --edit '{\"kind\": \"freeze\", \"at\": \"decoder.0\"}'");
+  const Result frozen =
+      attend("edit 我喜欢学习中文。 --target I --edit '{\"kind\": \"freeze\", \"at\": \"decoder.0\"}'");
   EXPECT_EQ(frozen.code, 0) << frozen.err;
   EXPECT_NE(frozen.out.find("the whole text"), std::string::npos) << frozen.out;
   EXPECT_NE(frozen.out.find("edited  I"), std::string::npos) << frozen.out;
@@ -96,18 +100,25 @@ TEST_F(InspectionFaults, LendingModelsHaveTheSameWords) {
     std::string text;
     for (int i = 0; i < 40; ++i) text += lines;
     write(name + ".txt", text);
-    const std::string recipe = write(name + ".toml", "title = \"Tiny\"\n[data]\ntask = \"lines\"\ntrain = \"" + name + ".txt\"\nvalid_lines = 10\n"
-                                     "[tokenizer]\nkind = \"character\"\n[model]\ndecoder_layers = 1\nwidth = 16\nheads = 2\ninner_width = 32\n"
-                                     "positions = \"learned\"\nmax_positions = 12\n[train]\nsteps = 10\nbatch_items = 8\nrate = 1e-2\nvalidate_every = 10\n");
+    const std::string recipe = write(
+        name + ".toml",
+        "title = \"Tiny\"\n[data]\ntask = \"lines\"\ntrain = \"" + name +
+            ".txt\"\nvalid_lines = 10\n"
+            "[tokenizer]\nkind = \"character\"\n[model]\ndecoder_layers = 1\nwidth = 16\nheads = 2\ninner_width = 32\n"
+            "positions = \"learned\"\nmax_positions = 12\n[train]\nsteps = 10\nbatch_items = 8\nrate = 1e-2\nvalidate_every = 10\n");
     const Result result = attend("train " + recipe + " --output " + path(name));
     EXPECT_EQ(result.code, 0) << result.err;
     for (const auto& entry : fs::recursive_directory_iterator(path(name)))
       if (entry.path().filename() == "config.json") return entry.path().parent_path().string();
     return std::string();
   };
-  const std::string one = trained("one", "anna\nbob\nclara\ndavid\n"), other = trained("other", "erre\nfsf\ngpeve\nhezmh\n");
+  const std::string one = trained("one", "anna\nbob\nclara\ndavid\n"),
+                    other = trained("other", "erre\nfsf\ngpeve\nhezmh\n");
   const auto patched = [&](const std::string& from) {
-    return attend("edit anna --model " + one + " --no-generation --allow-untouched --edit '{\"kind\": \"patch\", \"at\": \"decoder.0.output\", \"model\": \"" + from + "\"}'");
+    return attend(
+        "edit anna --model " + one +
+        " --no-generation --allow-untouched --edit '{\"kind\": \"patch\", \"at\": \"decoder.0.output\", \"model\": \"" +
+        from + "\"}'");
   };
   EXPECT_EQ(patched(one).code, 0) << patched(one).err;
   const Result result = patched(other);
@@ -116,7 +127,8 @@ TEST_F(InspectionFaults, LendingModelsHaveTheSameWords) {
 }
 
 TEST_F(InspectionFaults, ReferencesAreCountedByLinesOfTheFiles) {
-  const std::string source = write("zh", "好\n\n你好\n我喜欢学习。\n"), target = write("en", "Good\nx\nHello\nI like learning.\n");
+  const std::string source = write("zh", "好\n\n你好\n我喜欢学习。\n"),
+                    target = write("en", "Good\nx\nHello\nI like learning.\n");
   const std::string three = write("three", "0-0\n\n0-0\n"), four = write("four", "0-0\n\n0-0\n0-0\n");
   for (const std::string command : {"heads ", "align "}) {
     const std::string call = command + source + " " + target + " --skip-empty --reference ";
@@ -129,7 +141,8 @@ TEST_F(InspectionFaults, ReferencesAreCountedByLinesOfTheFiles) {
 TEST_F(InspectionFaults, DifferencesAreNoReport) {
   const std::string report = path("report.json"), changes = path("changes.json");
   ASSERT_EQ(attend("heads --repeated --limit 2 -o " + report).code, 0);
-  const Result compared = attend("heads --repeated --limit 3 --compare " + report + " -o " + changes + " -o " + path("changes.csv"));
+  const Result compared =
+      attend("heads --repeated --limit 3 --compare " + report + " -o " + changes + " -o " + path("changes.csv"));
   ASSERT_EQ(compared.code, 0) << compared.err;
   const Json json = Json::parse(contents(changes)), before = Json::parse(contents(report));
   EXPECT_EQ(json["format"], "attend head differences");
@@ -146,7 +159,8 @@ TEST_F(InspectionFaults, DifferencesAreNoReport) {
 
 TEST_F(InspectionFaults, WhatIsWrongIsToldBeforeTheCorpusIsRead) {
   refused("heads " + path("none") + " " + path("none") + " --like decoder.9.cross.1", "decoder.9.cross.1");
-  const Result broken = attend("heads " + path("none") + " " + path("none") + " --compare " + write("broken.json", "{"));
+  const Result broken =
+      attend("heads " + path("none") + " " + path("none") + " --compare " + write("broken.json", "{"));
   EXPECT_EQ(broken.code, 1);
   EXPECT_NE(broken.err.find("broken.json: is not JSON"), std::string::npos) << broken.err;
 }

@@ -46,11 +46,14 @@ class ProgramTest : public testing::Test {
   }
 
   // `attend ARGUMENTS`; `redirection` stands instead of that of the output.
-  Result attend(const std::string& arguments, const std::string& input = "/dev/null", const std::string& redirection = "") const {
+  Result attend(const std::string& arguments, const std::string& input = "/dev/null",
+                const std::string& redirection = "") const {
     const std::string to = redirection.empty() ? " > " + quoted("out") : redirection;
-    const std::string command = std::string("'") + ATTEND_PROGRAM + "' " + arguments + " < '" + input + "'" + to + " 2> " + quoted("err");
+    const std::string command =
+        std::string("'") + ATTEND_PROGRAM + "' " + arguments + " < '" + input + "'" + to + " 2> " + quoted("err");
     const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(path("out")), contents(path("err"))};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(path("out")),
+            contents(path("err"))};
   }
 
  private:

@@ -32,7 +32,9 @@ class Attribution : public testing::TestWithParam<NamedConfig> {
     if (model.config().encoder) input.source = reference::random_tokens({5}, model.config().encoder->vocabulary, 1).ids;
     if (model.config().decoder) input.ids = reference::random_tokens({6}, model.config().decoder->vocabulary, 2).ids;
   }
-  std::int64_t rows() const { return static_cast<std::int64_t>(model.config().decoder ? input.ids.size() : input.source.size()); }
+  std::int64_t rows() const {
+    return static_cast<std::int64_t>(model.config().decoder ? input.ids.size() : input.source.size());
+  }
   std::vector<std::string> stacks() const {
     std::vector<std::string> names;
     if (model.config().encoder) names.push_back("encoder");
@@ -66,12 +68,16 @@ TEST_P(Attribution, GradientTimesInputIsADirectionalDerivative) {
         const double along = derivative(textbook, stack + ".embedded", [&](Matrix& rows, double amount) {
           for (std::size_t i = 0; i < x[row].size(); ++i) rows[row][i] += amount * x[row][i];
         });
-        EXPECT_NEAR(of(found.product, stack)[row], along, 3e-4 * std::max(1.0, std::fabs(along))) << stack << ' ' << row;
+        EXPECT_NEAR(of(found.product, stack)[row], along, 3e-4 * std::max(1.0, std::fabs(along)))
+            << stack << ' ' << row;
         if (target.kind != Target::Kind::logit) continue;
         double squares = 0;
         for (std::size_t i = 0; i < x[row].size(); ++i)
-          squares += std::pow(derivative(textbook, stack + ".embedded", [&](Matrix& rows, double amount) { rows[row][i] += amount; }), 2);
-        EXPECT_NEAR(of(found.norm, stack)[row], std::sqrt(squares), 3e-4 * std::max(1.0, std::sqrt(squares))) << stack << ' ' << row;
+          squares += std::pow(
+              derivative(textbook, stack + ".embedded", [&](Matrix& rows, double amount) { rows[row][i] += amount; }),
+              2);
+        EXPECT_NEAR(of(found.norm, stack)[row], std::sqrt(squares), 3e-4 * std::max(1.0, std::sqrt(squares)))
+            << stack << ' ' << row;
       }
     }
   }
@@ -94,7 +100,8 @@ TEST_P(Attribution, IntegratedGradientsFollowTheTextbookPath) {
   EXPECT_NEAR(found.baseline, baseline.run(), 1e-4);
   const Seen here = look(textbook), there = look(baseline);
   // Three points of Gauss and Legendre on [0, 1] (Abramowitz and Stegun, table 25.4).
-  const double half = std::sqrt(0.6) / 2, places[] = {0.5 - half, 0.5, 0.5 + half}, weights[] = {5.0 / 18, 8.0 / 18, 5.0 / 18};
+  const double half = std::sqrt(0.6) / 2, places[] = {0.5 - half, 0.5, 0.5 + half},
+               weights[] = {5.0 / 18, 8.0 / 18, 5.0 / 18};
   double sum = 0;
   for (const std::string& stack : stacks()) {
     const Matrix& x = here.rows.at(stack + ".embedded");
@@ -108,7 +115,8 @@ TEST_P(Attribution, IntegratedGradientsFollowTheTextbookPath) {
             for (std::size_t r = 0; r < rows.size(); ++r)
               for (std::size_t i = 0; i < rows[r].size(); ++i) {
                 const double step = to[r][i] - from[r][i];
-                rows[r][i] = from[r][i] + places[point] * step + (name.starts_with(stack) && r == row ? amount * step : 0);
+                rows[r][i] =
+                    from[r][i] + places[point] * step + (name.starts_with(stack) && r == row ? amount * step : 0);
               }
           };
           const double found_value = textbook.run();
@@ -117,7 +125,8 @@ TEST_P(Attribution, IntegratedGradientsFollowTheTextbookPath) {
         };
         expected += weights[point] * (value(1e-5) - value(-1e-5)) / 2e-5;
       }
-      EXPECT_NEAR(of(found.scores, stack)[row], expected, 5e-4 * std::max(1.0, std::fabs(expected))) << stack << ' ' << row;
+      EXPECT_NEAR(of(found.scores, stack)[row], expected, 5e-4 * std::max(1.0, std::fabs(expected)))
+          << stack << ' ' << row;
       sum += of(found.scores, stack)[row];
     }
   }
@@ -128,7 +137,8 @@ TEST_P(Attribution, IntegratedGradientsFollowTheTextbookPath) {
   EXPECT_EQ(integrated_gradients(model, input, target, whole).scores.source, found.scores.source);
   EXPECT_EQ(integrated_gradients(model, input, target, whole).scores.ids, found.scores.ids);
   EXPECT_NEAR(found.completeness_error, sum - (found.target - found.baseline), 1e-9);
-  EXPECT_EQ(of(found.scores, model.config().decoder ? "decoder" : "encoder")[0], 0) << "a token that the baseline has, too";
+  EXPECT_EQ(of(found.scores, model.config().decoder ? "decoder" : "encoder")[0], 0)
+      << "a token that the baseline has, too";
   // Enough points make the sum whole; ReLU has kinks, which no quadrature likes.
   options.steps = 200;
   const IntegratedGradients fine = integrated_gradients(model, input, target, options);
@@ -163,7 +173,8 @@ void expect_matrix(const Tensor& found, const Matrix& expected, const std::strin
   ASSERT_EQ(found.rows(), static_cast<std::int64_t>(expected.size())) << what;
   for (std::int64_t i = 0; i < found.rows(); ++i)
     for (std::int64_t j = 0; j < found.width(); ++j)
-      ASSERT_NEAR(found.at(i, j), expected[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)], 2e-5) << what << ' ' << i << ' ' << j;
+      ASSERT_NEAR(found.at(i, j), expected[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)], 2e-5)
+          << what << ' ' << i << ' ' << j;
 }
 
 TEST_P(Attribution, RolloutMultipliesTheMeansOfTheTextbook) {
@@ -181,7 +192,8 @@ TEST_P(Attribution, RolloutMultipliesTheMeansOfTheTextbook) {
   };
   // The last of what every layer leaves.
   const RolloutLayers layers = rollout_by_layer(model, input, residual);
-  for (const auto& [all, last] : {std::pair{&layers.encoder, &found.encoder}, std::pair{&layers.decoder, &found.decoder}, std::pair{&layers.cross, &found.cross}}) {
+  for (const auto& [all, last] : {std::pair{&layers.encoder, &found.encoder},
+                                  std::pair{&layers.decoder, &found.decoder}, std::pair{&layers.cross, &found.cross}}) {
     EXPECT_EQ(all->size(), last->defined() ? 2u : 0u);
     if (last->defined()) {
       EXPECT_EQ(all->back().to_vector(), last->to_vector());
@@ -240,7 +252,8 @@ TEST_P(Attribution, ValueZeroingMovesBlocksAsTheTextbookDoes) {
       textbook.run();
       textbook.transformer().visit = nullptr;
       for (std::size_t query = 0; query < base.size(); ++query)
-        expected[query][key] = 1 - product(base[query], moved[query]) / std::sqrt(product(base[query], base[query]) * product(moved[query], moved[query]));
+        expected[query][key] = 1 - product(base[query], moved[query]) / std::sqrt(product(base[query], base[query]) *
+                                                                                  product(moved[query], moved[query]));
     }
     for (auto& row : expected) {
       double sum = 0;
@@ -249,14 +262,16 @@ TEST_P(Attribution, ValueZeroingMovesBlocksAsTheTextbookDoes) {
     }
     for (std::size_t query = 0; query < expected.size(); ++query)
       for (std::size_t key = 0; key < expected[0].size(); ++key)
-        EXPECT_NEAR(found.scores.at(static_cast<std::int64_t>(query), static_cast<std::int64_t>(key)), expected[query][key], 2e-3)
+        EXPECT_NEAR(found.scores.at(static_cast<std::int64_t>(query), static_cast<std::int64_t>(key)),
+                    expected[query][key], 2e-3)
             << name_of(found.attention) << ' ' << query << ' ' << key;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Attribution, testing::ValuesIn(all_families()), [](const auto& family) {
   std::string name = family.param.name.substr(0, family.param.name.find_first_of(":,"));
-  std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   return name;
 });
 
@@ -306,7 +321,11 @@ TEST(AttributionRefuses, WhatHasNoMeaning) {
   options.baseline = ModelInput{};
   options.baseline->ids = {1, 2};
   expect_error([&] { integrated_gradients(model, input, logit_of(1), options); }, "the baseline has 0 and 2 tokens");
-  expect_error([&] { value_zeroing(model, input, {{StackKind::decoder, 0, Part::self, 2}}); }, "decoder.0.self.2 is one head");
+  expect_error(
+      [&] {
+        value_zeroing(model, input, {{StackKind::decoder, 0, Part::self, 2}});
+      },
+      "decoder.0.self.2 is one head");
   expect_error([&] { input_gradients(model, {}, logit_of(1)); }, "no ids");
 }
 

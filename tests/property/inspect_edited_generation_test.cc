@@ -26,16 +26,35 @@ class EditedGeneration : public testing::TestWithParam<bool> {
       if (i == 2) input.prefix = {5, 7};
       inputs.push_back(input);
     }
-    edits.add({.name = "evict", .kind = K::evict, .at = "decoder.*.self", .positions = {{4, PositionRange::open_end}}, .keys = {{1}}});
+    edits.add({.name = "evict",
+               .kind = K::evict,
+               .at = "decoder.*.self",
+               .positions = {{4, PositionRange::open_end}},
+               .keys = {{1}}});
     edits.add({.name = "window", .kind = K::window, .at = "decoder.1.self", .heads = {1, 2}, .size = 3});
     edits.add({.name = "head", .kind = K::cut, .at = "decoder.0.self", .items = {1, 3}, .heads = {0}});
-    edits.add({.name = "lock", .kind = K::lock, .at = "decoder.1.self", .heads = {3}, .positions = {{2, PositionRange::open_end}}, .keys = {{0}}, .value = 0.25f});
+    edits.add({.name = "lock",
+               .kind = K::lock,
+               .at = "decoder.1.self",
+               .heads = {3},
+               .positions = {{2, PositionRange::open_end}},
+               .keys = {{0}},
+               .value = 0.25f});
     edits.add({.name = "row", .kind = K::zero, .at = "decoder.0.feed_forward.inner", .positions = {{3}}});
-    edits.add({.name = "logits", .kind = K::noise, .at = "decoder.logits", .items = {4}, .positions = {{2, 6}}, .value = 0.5f});
+    edits.add({.name = "logits",
+               .kind = K::noise,
+               .at = "decoder.logits",
+               .items = {4},
+               .positions = {{2, 6}},
+               .value = 0.5f});
     if (model.config().encoder) {
       edits.add({.name = "source", .kind = K::zero, .at = "encoder.1.output", .items = {0, 2}, .positions = {{1}}});
       edits.add({.name = "cross value", .kind = K::zero, .at = "decoder.*.cross.value", .heads = {1}});
-      edits.add({.name = "deaf", .kind = K::forbid, .at = "decoder.0.cross", .items = {4}, .keys = {{2, PositionRange::open_end}}});
+      edits.add({.name = "deaf",
+                 .kind = K::forbid,
+                 .at = "decoder.0.cross",
+                 .items = {4},
+                 .keys = {{2, PositionRange::open_end}}});
     }
   }
 
@@ -99,14 +118,17 @@ TEST_P(EditedGeneration, WritesWhatTheEditedRunSays) {
       for (std::size_t i = 0; i < inputs.size(); ++i) {
         ASSERT_EQ(results[i].front().log_probabilities.size(), expected[i].size());
         for (std::size_t t = 0; t < expected[i].size(); ++t)
-          ASSERT_NEAR(results[i].front().log_probabilities[t], expected[i][t], 1e-4) << name_of(strategy) << " input " << i << " token " << t;
+          ASSERT_NEAR(results[i].front().log_probabilities[t], expected[i][t], 1e-4)
+              << name_of(strategy) << " input " << i << " token " << t;
       }
-      for (const EditReport::Touched& edit : probe.report().edits) EXPECT_GT(edit.count, 0) << edit.name << " " << name_of(strategy);
+      for (const EditReport::Touched& edit : probe.report().edits)
+        EXPECT_GT(edit.count, 0) << edit.name << " " << name_of(strategy);
       // Without the probe other texts come out: the edits matter.
       options.probe = nullptr;
       const auto plain = generate(model, inputs, options);
       bool differs = false;
-      for (std::size_t i = 0; i < inputs.size(); ++i) differs |= plain[i].front().log_probabilities != results[i].front().log_probabilities;
+      for (std::size_t i = 0; i < inputs.size(); ++i)
+        differs |= plain[i].front().log_probabilities != results[i].front().log_probabilities;
       EXPECT_TRUE(differs);
     }
 }
@@ -142,7 +164,8 @@ TEST_P(EditedGeneration, ScoresAndSessionsAgreeWithTheEditedRun) {
     EditProbe probe(model, edits);
     const auto found = score(model, scored, batch_size, &probe);
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      for (std::size_t t = 0; t < expected[i].size(); ++t) ASSERT_NEAR(found[i][t], expected[i][t], 1e-4) << "input " << i << " token " << t;
+      for (std::size_t t = 0; t < expected[i].size(); ++t)
+        ASSERT_NEAR(found[i][t], expected[i][t], 1e-4) << "input " << i << " token " << t;
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     EditProbe probe(model, edits);
@@ -156,13 +179,16 @@ TEST_P(EditedGeneration, ScoresAndSessionsAgreeWithTheEditedRun) {
       const std::span<const float> logits = session.logits();
       double sum = 0;
       for (const float value : logits) sum += std::exp(static_cast<double>(value));
-      ASSERT_NEAR(static_cast<double>(logits[static_cast<std::size_t>(results[i][t])]) - std::log(sum), expected[i][t], 1e-4) << "input " << i << " token " << t;
+      ASSERT_NEAR(static_cast<double>(logits[static_cast<std::size_t>(results[i][t])]) - std::log(sum), expected[i][t],
+                  1e-4)
+          << "input " << i << " token " << t;
       session.feed(std::span(results[i]).subspan(t, 1), options);
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, EditedGeneration, testing::Bool(), [](const auto& has_encoder) { return has_encoder.param ? "EncoderDecoder" : "Decoder"; });
+INSTANTIATE_TEST_SUITE_P(Models, EditedGeneration, testing::Bool(),
+                         [](const auto& has_encoder) { return has_encoder.param ? "EncoderDecoder" : "Decoder"; });
 
 }  // namespace
 }  // namespace attend

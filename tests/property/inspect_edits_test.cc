@@ -27,14 +27,16 @@ void expect_close(const Tensor& found, const Matrix& expected, double tolerance,
     for (const double value : row) largest = std::max(largest, std::fabs(value));
   for (std::int64_t row = 0; row < found.rows(); ++row)
     for (std::int64_t column = 0; column < found.width(); ++column)
-      ASSERT_NEAR(found.at(row, column), expected[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)], tolerance * largest)
+      ASSERT_NEAR(found.at(row, column), expected[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)],
+                  tolerance * largest)
           << what << ", row " << row << " column " << column;
 }
 
 void expect_near(const Tensor& a, const Tensor& b, double tolerance, const std::string& what) {
   ASSERT_EQ(a.shape(), b.shape()) << what;
   for (std::int64_t row = 0; row < a.rows(); ++row)
-    for (std::int64_t column = 0; column < a.width(); ++column) ASSERT_NEAR(a.at(row, column), b.at(row, column), tolerance) << what << ", row " << row;
+    for (std::int64_t column = 0; column < a.width(); ++column)
+      ASSERT_NEAR(a.at(row, column), b.at(row, column), tolerance) << what << ", row " << row;
 }
 
 // For messages: the list as its file has it.
@@ -95,7 +97,8 @@ TEST_P(EditedFamily, AgreesWithTheTextbookUnderRandomEdits) {
     if (testing::Test::HasFatalFailure()) return;
     for (const EditReport::Touched& edit : found->report.edits) seen[edit.kind] += edit.count > 0;
   }
-  for (const EditKind kind : reference::RandomEdits::kinds) EXPECT_GT(seen[kind], 1) << name_of(kind) << " hardly ever touched anything";
+  for (const EditKind kind : reference::RandomEdits::kinds)
+    EXPECT_GT(seen[kind], 1) << name_of(kind) << " hardly ever touched anything";
 }
 
 TEST_P(EditedFamily, UndoRestoresTheBits) {
@@ -104,7 +107,8 @@ TEST_P(EditedFamily, UndoRestoresTheBits) {
   const std::optional<EditedRun> with_four = run(edits, false);
   ASSERT_TRUE(with_four.has_value());
   const Edits before = edits;
-  edits.add({.name = "more", .kind = EditKind::cut, .at = first_stack() + ".1.self", .heads = {0}, .positions = {{0, 1}}});
+  edits.add(
+      {.name = "more", .kind = EditKind::cut, .at = first_stack() + ".1.self", .heads = {0}, .positions = {{0, 1}}});
   try {
     edits.check(model);
     ASSERT_TRUE(run(edits, false).has_value());
@@ -129,13 +133,18 @@ TEST_P(EditedFamily, UndoRestoresTheBits) {
 TEST_P(EditedFamily, CutTwiceIsCutOnce) {
   const std::string stack = first_stack();
   const std::vector<std::pair<Edit, Edit>> twice = {
-      {{.name = "a", .kind = EditKind::cut, .at = stack + ".0.self", .heads = {1}}, {.name = "b", .kind = EditKind::zero, .at = stack + ".0.self.head_output", .heads = {1}}},
-      {{.name = "a", .kind = EditKind::cut, .at = stack + ".1.self"}, {.name = "b", .kind = EditKind::cut, .at = stack + ".1.self"}},
-      {{.name = "a", .kind = EditKind::cut, .at = stack + ".1.feed_forward"}, {.name = "b", .kind = EditKind::zero, .at = stack + ".1.feed_forward.projected"}},
-      {{.name = "a", .kind = EditKind::cut, .at = stack + ".0"}, {.name = "b", .kind = EditKind::cut, .at = stack + ".0"}},
+      {{.name = "a", .kind = EditKind::cut, .at = stack + ".0.self", .heads = {1}},
+       {.name = "b", .kind = EditKind::zero, .at = stack + ".0.self.head_output", .heads = {1}}},
+      {{.name = "a", .kind = EditKind::cut, .at = stack + ".1.self"},
+       {.name = "b", .kind = EditKind::cut, .at = stack + ".1.self"}},
+      {{.name = "a", .kind = EditKind::cut, .at = stack + ".1.feed_forward"},
+       {.name = "b", .kind = EditKind::zero, .at = stack + ".1.feed_forward.projected"}},
+      {{.name = "a", .kind = EditKind::cut, .at = stack + ".0"},
+       {.name = "b", .kind = EditKind::cut, .at = stack + ".0"}},
       {{.name = "a", .kind = EditKind::forbid, .at = stack + ".0.self", .positions = {{2, 4}}, .keys = {{1, 0}}},
        {.name = "b", .kind = EditKind::cut, .at = stack + ".0.self", .positions = {{2, 0}}, .keys = {{1, 0}}}},
-      {{.name = "a", .kind = EditKind::zero, .at = stack + ".1.self.value"}, {.name = "b", .kind = EditKind::zero, .at = stack + ".1.self.value", .positions = {{2, 0}}}},
+      {{.name = "a", .kind = EditKind::zero, .at = stack + ".1.self.value"},
+       {.name = "b", .kind = EditKind::zero, .at = stack + ".1.self.value", .positions = {{2, 0}}}},
   };
   for (const auto& [one, other_edit] : twice) {
     Edits single, both;
@@ -157,7 +166,8 @@ TEST_P(EditedFamily, AllHeadsCutLeaveTheBiasAndACutBlockPassesItsInput) {
   for (std::int64_t head = 0; head < config().heads; ++head) heads.heads.push_back(head);
   edits.add(heads);
   edits.add({.name = "block", .kind = EditKind::cut, .at = first_stack() + ".1"});
-  const Site projected{stack, 0, Part::self, Point::projected}, in{stack, 1, Part::block, Point::input}, out{stack, 1, Part::block, Point::output};
+  const Site projected{stack, 0, Part::self, Point::projected}, in{stack, 1, Part::block, Point::input},
+      out{stack, 1, Part::block, Point::output};
   Recorder recorder({projected, in, out});
   EditRunOptions options;
   options.beside_edited = &recorder;
@@ -183,7 +193,8 @@ TEST_P(EditedFamily, HeadPartsAndBiasAreTheAttentionOutputAndAgreeWithTheTextboo
   ASSERT_EQ(parts.shape(), (Shape{head_output.rows(), config().heads, config().width}));
   reference::Transformer textbook(model);
   Matrix rows;
-  for (std::int64_t row = 0; row < head_output.rows(); ++row) rows.emplace_back(head_output.row(row), head_output.row(row) + head_output.width());
+  for (std::int64_t row = 0; row < head_output.rows(); ++row)
+    rows.emplace_back(head_output.row(row), head_output.row(row) + head_output.width());
   Matrix sum(rows.size(), std::vector<double>(static_cast<std::size_t>(config().width), 0));
   for (std::int64_t head = 0; head < config().heads; ++head) {
     const Matrix part = textbook.head_part(first_stack() + ".1.self", rows, head);
@@ -204,10 +215,21 @@ TEST_P(EditedFamily, EvictedAndWindowedKeysHaveNoWeightAndLockedRowsSumToOne) {
   const std::string attention = first_stack() + ".1.self";
   const StackKind stack = config().decoder ? StackKind::decoder : StackKind::encoder;
   Edits edits;
-  edits.add({.name = "evict", .kind = EditKind::evict, .at = attention, .heads = {0}, .positions = {{2, PositionRange::open_end}}, .keys = {{1, 0}}});
+  edits.add({.name = "evict",
+             .kind = EditKind::evict,
+             .at = attention,
+             .heads = {0},
+             .positions = {{2, PositionRange::open_end}},
+             .keys = {{1, 0}}});
   edits.add({.name = "window", .kind = EditKind::window, .at = attention, .heads = {1}, .size = 2});
   if (config().heads > 2)
-    edits.add({.name = "lock", .kind = EditKind::lock, .at = attention, .heads = {2}, .positions = {{2, 0}}, .keys = {{1, 0}}, .value = 0.375f});
+    edits.add({.name = "lock",
+               .kind = EditKind::lock,
+               .at = attention,
+               .heads = {2},
+               .positions = {{2, 0}},
+               .keys = {{1, 0}},
+               .value = 0.375f});
   const Site weights{stack, 1, Part::self, Point::weights};
   Recorder recorder({weights});
   EditRunOptions options;
@@ -220,7 +242,8 @@ TEST_P(EditedFamily, EvictedAndWindowedKeysHaveNoWeightAndLockedRowsSumToOne) {
       if (query >= 2) {
         EXPECT_EQ(matrix.at(query, 1), 0) << "an evicted key is read";
       }
-      for (std::int64_t key = 0; key + 2 <= query; ++key) EXPECT_EQ(matrix.at(length + query, key), 0) << "a key beyond the window is read";
+      for (std::int64_t key = 0; key + 2 <= query; ++key)
+        EXPECT_EQ(matrix.at(length + query, key), 0) << "a key beyond the window is read";
       for (std::int64_t head = 0; head < config().heads; ++head) {
         double sum = 0;
         for (std::int64_t key = 0; key < length; ++key) sum += matrix.at(head * length + query, key);
@@ -252,7 +275,8 @@ TEST_P(EditedFamily, HasTheSameBitsForAnyNumberOfThreadsAndAloneAsInABatch) {
     const auto alone = [&](const TokenBatch& batch) {
       TokenBatch one;
       if (batch.items() > 0)
-        one.append(std::span(batch.ids).subspan(static_cast<std::size_t>(batch.offsets[static_cast<std::size_t>(item)]), static_cast<std::size_t>(batch.length(item))));
+        one.append(std::span(batch.ids).subspan(static_cast<std::size_t>(batch.offsets[static_cast<std::size_t>(item)]),
+                                                static_cast<std::size_t>(batch.length(item))));
       return one;
     };
     EditProbe probe(model, edits, sources);
@@ -269,14 +293,18 @@ TEST_P(EditedFamily, HasTheSameBitsForAnyNumberOfThreadsAndAloneAsInABatch) {
       logits = model.logits(model.decode(alone(input.target), config().encoder ? &memory : nullptr, options), options);
     }
     const auto begin = together->offsets[static_cast<std::size_t>(item)];
-    EXPECT_EQ(logits.to_vector(), together->edited.row_range(begin, together->offsets[static_cast<std::size_t>(item) + 1] - begin).to_vector()) << text_of(edits);
+    EXPECT_EQ(
+        logits.to_vector(),
+        together->edited.row_range(begin, together->offsets[static_cast<std::size_t>(item) + 1] - begin).to_vector())
+        << text_of(edits);
   }
 }
 
 TEST_P(EditedFamily, GradientsAreThoseOfTheEditedRun) {
   if (!config().decoder) return;
   std::vector<std::int32_t> labels;
-  for (const std::int32_t id : input.target.ids) labels.push_back(static_cast<std::int32_t>((id * 7 + 3) % config().decoder->vocabulary));
+  for (const std::int32_t id : input.target.ids)
+    labels.push_back(static_cast<std::int32_t>((id * 7 + 3) % config().decoder->vocabulary));
   for (int draw = 0; draw < 6; ++draw) {
     reference::RandomEdits random(model, input, static_cast<std::uint64_t>(draw) + 400);
     const Edits edits = random.draw(4, 2 * draw);
@@ -310,7 +338,8 @@ TEST_P(EditedFamily, GradientsAreThoseOfTheEditedRun) {
       value = before - step;
       const double down = loss();
       value = before;
-      ASSERT_NEAR(gradient[index], (up - down) / (2 * step), 3e-4 * scale + 1e-5) << parameter.name << "[" << index << "] " << text_of(edits);
+      ASSERT_NEAR(gradient[index], (up - down) / (2 * step), 3e-4 * scale + 1e-5)
+          << parameter.name << "[" << index << "] " << text_of(edits);
     }
   }
 }
@@ -319,7 +348,12 @@ TEST_P(EditedFamily, NoiseIsNormalAndDependsOnSeedAndPlaceOnly) {
   const StackKind stack = config().decoder ? StackKind::decoder : StackKind::encoder;
   const Site site{stack, 0, Part::block, Point::input};
   Edits edits;
-  edits.add({.name = "noise", .kind = EditKind::noise, .at = first_stack() + ".0.input", .positions = {{1, PositionRange::open_end}}, .value = 0.5f, .seed = 3});
+  edits.add({.name = "noise",
+             .kind = EditKind::noise,
+             .at = first_stack() + ".0.input",
+             .positions = {{1, PositionRange::open_end}},
+             .value = 0.5f,
+             .seed = 3});
   Recorder plain({site}), noisy({site});
   EditRunOptions options;
   options.beside_base = &plain;
@@ -356,7 +390,8 @@ TEST_P(EditedFamily, NoiseIsNormalAndDependsOnSeedAndPlaceOnly) {
 
 INSTANTIATE_TEST_SUITE_P(All, EditedFamily, testing::ValuesIn(reference::all_families()), [](const auto& family) {
   std::string name = family.param.name.substr(0, family.param.name.find_first_of(":,"));
-  std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   return name;
 });
 

@@ -18,30 +18,35 @@ namespace attend {
 namespace {
 
 using reference::all_families;
-using reference::Matrix;
-using reference::NamedConfig;
 using reference::attention_name;
 using reference::derivative;
 using reference::look;
+using reference::Matrix;
+using reference::NamedConfig;
 using reference::Seen;
 using reference::some_targets;
 using reference::Textbook;
 using reference::weights_of;
 
-std::vector<double> gathered(const Model& model, const Seen& seen, const HeadPlace& head, const std::map<std::int64_t, double>& weights) {
+std::vector<double> gathered(const Model& model, const Seen& seen, const HeadPlace& head,
+                             const std::map<std::int64_t, double>& weights) {
   const auto dim = static_cast<std::size_t>(model.config().head_width());
   const auto group = static_cast<std::size_t>(model.config().heads / model.config().key_head_count());
   std::vector<double> sum(dim, 0.0);
   for (const auto& [key, weight] : weights)
     for (std::size_t i = 0; i < dim; ++i)
-      sum[i] += weight * seen.rows.at(attention_name(head) + ".value")[static_cast<std::size_t>(key)][static_cast<std::size_t>(head.head) / group * dim + i];
+      sum[i] +=
+          weight *
+          seen.rows.at(attention_name(head) +
+                       ".value")[static_cast<std::size_t>(key)][static_cast<std::size_t>(head.head) / group * dim + i];
   return sum;
 }
 
 double without_edge(Textbook& textbook, const Edge& edge) {
   const std::string name = attention_name(edge.head);
   textbook.transformer().score = [&](const reference::ScorePlace& place, double score) {
-    const bool cut = place.attention == name && place.head == edge.head.head && place.query == edge.query && place.key == edge.key;
+    const bool cut =
+        place.attention == name && place.head == edge.head.head && place.query == edge.query && place.key == edge.key;
     return cut ? -std::numeric_limits<double>::infinity() : score;
   };
   const double value = textbook.run();
@@ -56,14 +61,17 @@ class Matters : public testing::TestWithParam<NamedConfig> {
     if (model.config().encoder) input.source = reference::random_tokens({6}, model.config().encoder->vocabulary, 1).ids;
     if (model.config().decoder) input.ids = reference::random_tokens({7}, model.config().decoder->vocabulary, 2).ids;
   }
-  std::int64_t rows() const { return static_cast<std::int64_t>(model.config().decoder ? input.ids.size() : input.source.size()); }
+  std::int64_t rows() const {
+    return static_cast<std::int64_t>(model.config().decoder ? input.ids.size() : input.source.size());
+  }
 
   Model model;
   ModelInput input;
 };
 
 // Every measure of every edge, but central differences and full runs for a share of the edges only.
-void check_edges(const Model& model, const ModelInput& input, const Target& target, std::int64_t one_in, std::uint64_t seed) {
+void check_edges(const Model& model, const ModelInput& input, const Target& target, std::int64_t one_in,
+                 std::uint64_t seed) {
   Textbook textbook(model, input, target);
   double value = 0;
   const Seen seen = look(textbook, &value);
@@ -95,16 +103,19 @@ void check_edges(const Model& model, const ModelInput& input, const Target& targ
         double squares = 0;
         for (std::size_t i = 0; i < static_cast<std::size_t>(model.config().width); ++i) {
           double written = 0;
-          for (std::size_t x = 0; x < dim; ++x) written += output[i * inputs + static_cast<std::size_t>(of.head.head) * dim + x] * v[x];
+          for (std::size_t x = 0; x < dim; ++x)
+            written += output[i * inputs + static_cast<std::size_t>(of.head.head) * dim + x] * v[x];
           squares += written * written;
         }
         EXPECT_NEAR(of.write.at(query, key), weights.at(key) * std::sqrt(squares), 1e-4) << what;
         if (random.below(static_cast<std::uint64_t>(one_in)) != 0) continue;
         const std::vector<double> cut = gathered(model, seen, of.head, weights_of(seen, of.head, query, key));
-        const double first_order = derivative(textbook, attention_name(of.head) + ".head_output", [&](Matrix& rows, double amount) {
-          for (std::size_t x = 0; x < dim; ++x)
-            rows[static_cast<std::size_t>(query)][static_cast<std::size_t>(of.head.head) * dim + x] += amount * (cut[x] - whole[x]);
-        });
+        const double first_order =
+            derivative(textbook, attention_name(of.head) + ".head_output", [&](Matrix& rows, double amount) {
+              for (std::size_t x = 0; x < dim; ++x)
+                rows[static_cast<std::size_t>(query)][static_cast<std::size_t>(of.head.head) * dim + x] +=
+                    amount * (cut[x] - whole[x]);
+            });
         EXPECT_NEAR(of.first_order.at(query, key), first_order, 2e-4 * std::max(1.0, std::fabs(first_order))) << what;
         sample.push_back({of.head, query, key});
         wanted_exact.push_back(without_edge(textbook, sample.back()) - value);
@@ -148,7 +159,8 @@ TEST_P(Matters, SharpHeadsAgreeWithTheTextbook) {
     if (!fused && parameter.name.find("cross.query.weight") == std::string::npos) continue;
     const std::int64_t queries = model.config().heads * model.config().head_width();
     for (std::int64_t row = 0; row < queries; ++row)
-      for (std::int64_t column = 0; column < parameter.value.width(); ++column) parameter.value.row(row)[column] *= row % 3 == 0 ? 60.0f : 8.0f;
+      for (std::int64_t column = 0; column < parameter.value.width(); ++column)
+        parameter.value.row(row)[column] *= row % 3 == 0 ? 60.0f : 8.0f;
     parameter.changed();
   }
   if (model.config().score_cap > 0) return;  // capped scores stay close
@@ -160,15 +172,18 @@ TEST_P(Matters, SharpHeadsAgreeWithTheTextbook) {
   for (const HeadEdges& of : report.heads)
     for (std::int64_t query = 0; query < of.weight.rows(); ++query) {
       const auto weights = weights_of(seen, of.head, query);
-      const auto top = std::max_element(weights.begin(), weights.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+      const auto top = std::max_element(weights.begin(), weights.end(),
+                                        [](const auto& a, const auto& b) { return a.second < b.second; });
       if (top->second < 0.9999 || ++sharp % 4 != 0) continue;
       const std::vector<double> whole = gathered(model, seen, of.head, weights);
       const std::vector<double> cut = gathered(model, seen, of.head, weights_of(seen, of.head, query, top->first));
       const auto dim = static_cast<std::size_t>(model.config().head_width());
-      const double expected = derivative(textbook, attention_name(of.head) + ".head_output", [&](Matrix& rows, double amount) {
-        for (std::size_t x = 0; x < dim; ++x)
-          rows[static_cast<std::size_t>(query)][static_cast<std::size_t>(of.head.head) * dim + x] += amount * (cut[x] - whole[x]);
-      });
+      const double expected =
+          derivative(textbook, attention_name(of.head) + ".head_output", [&](Matrix& rows, double amount) {
+            for (std::size_t x = 0; x < dim; ++x)
+              rows[static_cast<std::size_t>(query)][static_cast<std::size_t>(of.head.head) * dim + x] +=
+                  amount * (cut[x] - whole[x]);
+          });
       // Scores are large and so is their rounding; it moves the shares of the others.
       EXPECT_NEAR(of.first_order.at(query, top->first), expected, 2e-2 * std::max(0.1, std::fabs(expected)))
           << name_of(Edge{of.head, query, top->first}) << " has weight " << top->second;
@@ -196,7 +211,9 @@ TEST_P(Matters, HeadsAndLayersAgreeWithTheTextbook) {
       std::vector<std::string> sites;
       const std::string block = name_of(HeadPlace{place.stack, place.layer, Part::block, -1});
       for (const std::string part : {".self.head_output", ".cross.head_output", ".feed_forward.inner"})
-        if (part.starts_with("." + attention_name(place).substr(block.size() + (place.part == Part::block ? 0 : 1)) + ".") || place.part == Part::block)
+        if (part.starts_with("." + attention_name(place).substr(block.size() + (place.part == Part::block ? 0 : 1)) +
+                             ".") ||
+            place.part == Part::block)
           sites.push_back(block + part);
       const auto scale = [&](Matrix& rows, double factor) {
         for (auto& row : rows)
@@ -278,7 +295,8 @@ TEST_P(Matters, ThreadsChangeNoBit) {
 
 INSTANTIATE_TEST_SUITE_P(All, Matters, testing::ValuesIn(all_families()), [](const auto& family) {
   std::string name = family.param.name.substr(0, family.param.name.find_first_of(":,"));
-  std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   return name;
 });
 

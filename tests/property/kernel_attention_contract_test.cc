@@ -42,10 +42,12 @@ TEST(AttentionContract, RowThatSeesNothing) {
         for (std::int64_t row = item.query_begin; row < item.query_begin + item.queries; ++row)
           for (std::int64_t head = 0; head < 4; ++head) {
             EXPECT_EQ(given.log_sum_exp[index_of(row * 4 + head)], -std::numeric_limits<float>::infinity());
-            for (std::int64_t x = 0; x < 16; ++x) EXPECT_EQ(given.output[index_of(row * given.output_stride + head * 16 + x)], 0.0f);
+            for (std::int64_t x = 0; x < 16; ++x)
+              EXPECT_EQ(given.output[index_of(row * given.output_stride + head * 16 + x)], 0.0f);
             for (std::int64_t x = 0; x < 24; ++x) EXPECT_EQ(gradients.query[index_of((row * 4 + head) * 24 + x)], 0.0f);
           }
-        for (std::int64_t j = item.key_begin * 2 * 24; j < (item.key_begin + item.keys) * 2 * 24; ++j) EXPECT_EQ(gradients.key[index_of(j)], 0.0f);
+        for (std::int64_t j = item.key_begin * 2 * 24; j < (item.key_begin + item.keys) * 2 * 24; ++j)
+          EXPECT_EQ(gradients.key[index_of(j)], 0.0f);
       }
     }
   });
@@ -152,7 +154,8 @@ TEST(AttentionContract, WeightsSumToOneAndRebuildTheOutput) {
                 ASSERT_EQ(request.weights[at], 0.0f);
               } else {
                 any = true;
-                ASSERT_NEAR(request.scores[at], expected_scores[index_of(at)], 1e-5 * std::max(1.0, std::abs(expected_scores[index_of(at)])));
+                ASSERT_NEAR(request.scores[at], expected_scores[index_of(at)],
+                            1e-5 * std::max(1.0, std::abs(expected_scores[index_of(at)])));
                 ASSERT_NEAR(request.weights[at], expected[index_of(at)], 3e-5);
               }
             }
@@ -210,9 +213,10 @@ TEST(AttentionContract, BiasGradientOfAnyStrides) {
     std::int64_t item, head, query, key;
   };
   for (const bool long_item : {false, true})
-    for (const Strides& strides : {Strides{360'000, 180'000, 600, 1}, Strides{0, 180'000, 600, 1}, Strides{360'000, 0, 600, 1}, Strides{0, 0, 600, 1},
-                                   Strides{600, 300, 1, 0}, Strides{0, 0, 1, 0}, Strides{1200, 600, 0, 1}, Strides{1, 0, 0, 0}, Strides{0, 0, 0, 0},
-                                   Strides{0, 0, 1, 1}, Strides{1, 1, 1, 1}, Strides{0, 0, 1, 300}}) {
+    for (const Strides& strides :
+         {Strides{360'000, 180'000, 600, 1}, Strides{0, 180'000, 600, 1}, Strides{360'000, 0, 600, 1},
+          Strides{0, 0, 600, 1}, Strides{600, 300, 1, 0}, Strides{0, 0, 1, 0}, Strides{1200, 600, 0, 1},
+          Strides{1, 0, 0, 0}, Strides{0, 0, 0, 0}, Strides{0, 0, 1, 1}, Strides{1, 1, 1, 1}, Strides{0, 0, 1, 300}}) {
       CaseOptions options = typical("c");
       options.key_heads = options.query_heads = 2;
       if (long_item) {
@@ -222,7 +226,8 @@ TEST(AttentionContract, BiasGradientOfAnyStrides) {
       AttentionCase given(options);
       const std::string what = join("strides ", strides.item, ' ', strides.head, ' ', strides.query, ' ', strides.key);
       const auto items = static_cast<std::int64_t>(options.items.size());
-      given.bias = given.numbers(1 + (items - 1) * strides.item + (options.query_heads - 1) * strides.head + 299 * strides.query + 599 * strides.key);
+      given.bias = given.numbers(1 + (items - 1) * strides.item + (options.query_heads - 1) * strides.head +
+                                 299 * strides.query + 599 * strides.key);
       given.call.rules.bias = {given.bias.data(), strides.item, strides.head, strides.query, strides.key};
       set_threads(1);
       run(given);
@@ -305,12 +310,14 @@ TEST(AttentionContract, ComposedMaskEqualsDenseMask) {
         const AttentionItem& item = composed.items[index_of(index)];
         for (std::int64_t i = 0; i < item.queries; ++i)
           for (std::int64_t j = 0; j < item.keys; ++j)
-            allowed[index_of(((index * 4 + head) * most_queries + i) * most_keys + j)] = !std::isinf(scores[index_of(i * item.keys + j)]);
+            allowed[index_of(((index * 4 + head) * most_queries + i) * most_keys + j)] =
+                !std::isinf(scores[index_of(i * item.keys + j)]);
       }
     dense.call.mask = {DenseRule{allowed.data(), 4 * most_queries * most_keys, most_queries * most_keys, most_keys, 1}};
     run(composed);
     run(dense);
-    for (std::size_t i = 0; i < composed.output.size(); ++i) ASSERT_NEAR(composed.output[i], dense.output[i], 2e-6) << masks;
+    for (std::size_t i = 0; i < composed.output.size(); ++i)
+      ASSERT_NEAR(composed.output[i], dense.output[i], 2e-6) << masks;
   }
 }
 
@@ -351,7 +358,8 @@ TEST(AttentionContract, PrefillEqualsDecodingStepByStep) {
         given.call.items = one;
         run(given);
       }
-      for (std::size_t i = 0; i < prefill.size(); ++i) ASSERT_NEAR(prefill[i], given.output[i], 2e-6) << target << " step " << step;
+      for (std::size_t i = 0; i < prefill.size(); ++i)
+        ASSERT_NEAR(prefill[i], given.output[i], 2e-6) << target << " step " << step;
     }
   });
 }
@@ -457,13 +465,14 @@ TEST(AttentionContract, ExplainNamesTheEntryAndWhy) {
   std::vector<float> weights(20 * 33);
   const std::vector<MatrixRequest> requests = {{0, 1, nullptr, weights.data()}};
   given.call.matrices = requests;
-  EXPECT_EQ(explain(given.call),
-            "item 0: explicit for head 1 (scores are asked for or edited); tiled for the others (not decode: 40 rows share a key head, "
-            "more than 4)\n"
-            "item 1: tiled (not explicit: no scores are asked for or edited; not decode: 120 rows share a key head, more than 4)\n"
-            "item 2: decode (not explicit: no scores are asked for or edited; 2 rows share a key head, at most 4)\n"
-            "item 3: tiled (not explicit: no scores are asked for or edited; not decode: 6 rows share a key head, more than 4)\n"
-            "item 4: decode (not explicit: no scores are asked for or edited; 4 rows share a key head, at most 4)\n");
+  EXPECT_EQ(
+      explain(given.call),
+      "item 0: explicit for head 1 (scores are asked for or edited); tiled for the others (not decode: 40 rows share a key head, "
+      "more than 4)\n"
+      "item 1: tiled (not explicit: no scores are asked for or edited; not decode: 120 rows share a key head, more than 4)\n"
+      "item 2: decode (not explicit: no scores are asked for or edited; 2 rows share a key head, at most 4)\n"
+      "item 3: tiled (not explicit: no scores are asked for or edited; not decode: 6 rows share a key head, more than 4)\n"
+      "item 4: decode (not explicit: no scores are asked for or edited; 4 rows share a key head, at most 4)\n");
 }
 
 TEST(AttentionContract, WrongCallsAreRefusedWithTheReason) {
@@ -480,27 +489,39 @@ TEST(AttentionContract, WrongCallsAreRefusedWithTheReason) {
   };
   const std::vector<std::int64_t> two = {1, 2};
   const std::vector<float> one = {1};
-  EXPECT_NE(message([](AttentionCase& given) { given.call.key_heads = 3; }).find("query has 4 heads and key has 3"), std::string::npos);
+  EXPECT_NE(message([](AttentionCase& given) { given.call.key_heads = 3; }).find("query has 4 heads and key has 3"),
+            std::string::npos);
   EXPECT_NE(message([](AttentionCase& given) { given.call.head_dim = 0; }).find("head_dim 0"), std::string::npos);
-  EXPECT_NE(message([&](AttentionCase& given) { given.call.mask = {KeyLengthsRule{two}}; }).find("2 entries for 5 items"), std::string::npos);
-  EXPECT_NE(message([&](AttentionCase& given) { given.call.mask = {PrefixRule{two}}; }).find("2 entries for 5 items"), std::string::npos);
-  EXPECT_NE(message([](AttentionCase& given) { given.call.mask = {WindowRule{-1, 0}}; }).find("window before -1"), std::string::npos);
+  EXPECT_NE(
+      message([&](AttentionCase& given) { given.call.mask = {KeyLengthsRule{two}}; }).find("2 entries for 5 items"),
+      std::string::npos);
+  EXPECT_NE(message([&](AttentionCase& given) { given.call.mask = {PrefixRule{two}}; }).find("2 entries for 5 items"),
+            std::string::npos);
+  EXPECT_NE(message([](AttentionCase& given) {
+              given.call.mask = {WindowRule{-1, 0}};
+            }).find("window before -1"),
+            std::string::npos);
   EXPECT_NE(message([](AttentionCase& given) { given.call.mask = {DenseRule{}}; }).find("dense"), std::string::npos);
   EXPECT_NE(message([](AttentionCase& given) { given.call.mask = {BlockRule{}}; }).find("block"), std::string::npos);
-  EXPECT_NE(message([](AttentionCase& given) { given.call.mask = {DocumentRule{}}; }).find("documents"), std::string::npos);
+  EXPECT_NE(message([](AttentionCase& given) { given.call.mask = {DocumentRule{}}; }).find("documents"),
+            std::string::npos);
   EXPECT_NE(message([&](AttentionCase& given) { given.call.rules.slopes = one; }).find("1 slopes"), std::string::npos);
   EXPECT_NE(message([&](AttentionCase& given) { given.call.rules.sinks = one; }).find("1 sinks"), std::string::npos);
   EXPECT_NE(message([](AttentionCase& given) { given.call.rules.soft_cap = -1; }).find("soft cap"), std::string::npos);
-  EXPECT_NE(message([](AttentionCase& given) { given.call.dropout.probability = 1; }).find("dropout"), std::string::npos);
-  EXPECT_NE(message([](AttentionCase& given) { given.call.key.data = nullptr; }).find("key or value has no data"), std::string::npos);
+  EXPECT_NE(message([](AttentionCase& given) { given.call.dropout.probability = 1; }).find("dropout"),
+            std::string::npos);
+  EXPECT_NE(message([](AttentionCase& given) { given.call.key.data = nullptr; }).find("key or value has no data"),
+            std::string::npos);
   EXPECT_NE(message([](AttentionCase& given) {
               given.items[1].query_begin = 0;
               given.call.items = given.items;
-            }).find("two items share query rows"), std::string::npos);
+            }).find("two items share query rows"),
+            std::string::npos);
   EXPECT_NE(message([](AttentionCase& given) {
               static const std::vector<ScoreEdit> edits = {{ScoreEdit::Kind::forbid, 9, 0, 0, 0, 0}};
               given.call.edits = edits;
-            }).find("item 9"), std::string::npos);
+            }).find("item 9"),
+            std::string::npos);
   AttentionCase paged([] {
     CaseOptions options;
     options.pages = true;

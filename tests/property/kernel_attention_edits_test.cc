@@ -113,9 +113,10 @@ TEST(AttentionEdits, LeaveOtherHeadsItemsAndQueriesAsTheyWere) {
     run(given);
     const std::vector<float> before = given.output;
     const std::int64_t position = given.items[1].query_position + 30;
-    const std::vector<ScoreEdit> edits = {{.kind = Kind::forbid, .item = 1, .head = 2, .query = position, .key = 4},
-                                          {.kind = Kind::lock, .item = 1, .head = 2, .query = position, .key = 5, .value = 0.5f},
-                                          {.kind = Kind::scale, .item = 2, .head = 2, .query = 1000, .key = 5, .value = 3}};
+    const std::vector<ScoreEdit> edits = {
+        {.kind = Kind::forbid, .item = 1, .head = 2, .query = position, .key = 4},
+        {.kind = Kind::lock, .item = 1, .head = 2, .query = position, .key = 5, .value = 0.5f},
+        {.kind = Kind::scale, .item = 2, .head = 2, .query = 1000, .key = 5, .value = 3}};
     given.call.edits = edits;
     run(given);
     int changed = 0;
@@ -159,7 +160,8 @@ TEST(AttentionEdits, MeanTheSameInOnePassAndStepByStep) {
       given.call.items = {&step, 1};
       run(given);
       for (std::int64_t x = 0; x < given.output_stride; ++x)
-        ASSERT_NEAR(given.output[index_of(query * given.output_stride + x)], whole[index_of(query * given.output_stride + x)], 1e-5)
+        ASSERT_NEAR(given.output[index_of(query * given.output_stride + x)],
+                    whole[index_of(query * given.output_stride + x)], 1e-5)
             << target << " query " << query;
     }
   });
@@ -190,8 +192,12 @@ TEST(AttentionEdits, LockedRowsSumToOneAndShareInProportion) {
     run(given);
     const std::vector<float>& after = locked.weights[0];
     const std::vector<std::vector<std::pair<std::int64_t, float>>> locks = {
-        {{2, 0.75f}}, {{0, 0.5f}, {5, 0.1f}}, {{1, 0.0f}}, {{3, 0.7f}, {4, 0.3f}},
-        {{0, 0.125f}, {1, 0.125f}, {2, 0.125f}, {3, 0.125f}, {4, 0.25f}, {5, 0.25f}}, {}};
+        {{2, 0.75f}},
+        {{0, 0.5f}, {5, 0.1f}},
+        {{1, 0.0f}},
+        {{3, 0.7f}, {4, 0.3f}},
+        {{0, 0.125f}, {1, 0.125f}, {2, 0.125f}, {3, 0.125f}, {4, 0.25f}, {5, 0.25f}},
+        {}};
     for (std::int64_t i = 0; i < 6; ++i) {
       double sum = 0, taken = 0, held = 0;
       for (std::int64_t j = 0; j < 6; ++j) sum += after[index_of(i * 6 + j)];
@@ -202,13 +208,17 @@ TEST(AttentionEdits, LockedRowsSumToOneAndShareInProportion) {
         held += before[index_of(i * 6 + key)];
       }
       for (std::int64_t j = 0; j < 6; ++j) {
-        if (std::any_of(locks[index_of(i)].begin(), locks[index_of(i)].end(), [&](const auto& lock) { return lock.first == j; })) continue;
+        if (std::any_of(locks[index_of(i)].begin(), locks[index_of(i)].end(),
+                        [&](const auto& lock) { return lock.first == j; }))
+          continue;
         EXPECT_NEAR(after[index_of(i * 6 + j)], before[index_of(i * 6 + j)] * (1 - taken) / (1 - held), 1e-6) << target;
         // What is written as scores rebuilds the weights.
-        EXPECT_NEAR(std::exp(locked.scores[0][index_of(i * 6 + j)] - given.log_sum_exp[index_of(i)]), after[index_of(i * 6 + j)], 1e-6);
+        EXPECT_NEAR(std::exp(locked.scores[0][index_of(i * 6 + j)] - given.log_sum_exp[index_of(i)]),
+                    after[index_of(i * 6 + j)], 1e-6);
       }
     }
-    for (std::int64_t j = 0; j < 6; ++j) EXPECT_EQ(after[index_of(30 + j)], before[index_of(30 + j)]) << "a row without locks changed";
+    for (std::int64_t j = 0; j < 6; ++j)
+      EXPECT_EQ(after[index_of(30 + j)], before[index_of(30 + j)]) << "a row without locks changed";
   });
 }
 
@@ -217,7 +227,8 @@ TEST(AttentionEdits, ALockedKeyIsReadEvenIfNotANumberAndAKeyLockedToZeroIsNot) {
   options.items = {{2, 3}};
   options.query_heads = options.key_heads = 1;
   AttentionCase given(options);
-  for (std::int64_t x = 0; x < options.value_dim; ++x) given.value[index_of(given.value_stride + x)] = std::numeric_limits<float>::quiet_NaN();
+  for (std::int64_t x = 0; x < options.value_dim; ++x)
+    given.value[index_of(given.value_stride + x)] = std::numeric_limits<float>::quiet_NaN();
   for (const float weight : {0.0f, 0.5f}) {
     const std::vector<ScoreEdit> edits = {{.kind = Kind::lock, .key = 1, .value = weight}};
     given.call.edits = edits;
@@ -302,19 +313,24 @@ TEST(AttentionEdits, LocksThatCannotBeKeptAreRefused) {
     }
     return "no error";
   };
-  const auto has = [](const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; };
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
   const std::string more = message({{.kind = Kind::lock, .head = 1, .query = 3, .key = 1, .value = 0.75f},
                                     {.kind = Kind::lock, .head = 1, .query = 3, .key = 2, .value = 0.5f}});
   EXPECT_TRUE(has(more, "item 0 head 1 query position 3: the locked weights sum to 1.25, more than 1")) << more;
   const std::string alone = message({{.kind = Kind::lock, .head = 0, .key = 0, .value = 0.5f}});
   EXPECT_TRUE(has(alone, "query position 0: the locked weights sum to 0.5 and there is no other key")) << alone;
-  EXPECT_EQ(message({{.kind = Kind::lock, .head = 0, .query = 1, .key = 0, .value = 0.5f, .query_end = 4}}), "no error");
+  EXPECT_EQ(message({{.kind = Kind::lock, .head = 0, .query = 1, .key = 0, .value = 0.5f, .query_end = 4}}),
+            "no error");
   EXPECT_EQ(message({{.kind = Kind::lock, .head = 0, .query = 0, .key = 0, .value = 1}}), "no error");
-  const std::string forbidden = message({{.kind = Kind::lock, .query = 1, .key = 0, .value = 0.5f}, {.kind = Kind::forbid, .query = 1, .key = 1}});
+  const std::string forbidden = message(
+      {{.kind = Kind::lock, .query = 1, .key = 0, .value = 0.5f}, {.kind = Kind::forbid, .query = 1, .key = 1}});
   EXPECT_TRUE(has(forbidden, "no other key")) << forbidden;
   EXPECT_TRUE(has(message({{.kind = Kind::lock, .key = 0, .value = 1.5f}}), "locks a weight to 1.5"));
   EXPECT_TRUE(has(message({{.kind = Kind::lock, .key = 0, .value = -0.5f}}), "locks a weight to -0.5"));
-  EXPECT_TRUE(has(message({{.kind = Kind::set, .query = 3, .key = 0, .value = 1, .query_end = 3}}), "an end lies before its begin"));
+  EXPECT_TRUE(has(message({{.kind = Kind::set, .query = 3, .key = 0, .value = 1, .query_end = 3}}),
+                  "an end lies before its begin"));
   EXPECT_TRUE(has(message({{.kind = Kind::scale, .value = std::numeric_limits<float>::quiet_NaN()}}), "NaN"));
 }
 

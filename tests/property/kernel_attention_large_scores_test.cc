@@ -42,7 +42,8 @@ void expect_exact(AttentionCase& given, const std::string& what) {
         tile.weights = tile_weights.data();
         attention_weights(given.call, {&tile, 1});
         for (std::int64_t i = 0; i < item.queries; ++i) {
-          const std::string row = join(what, observed ? ", observed" : "", ": item ", index, " head ", head, " query ", i);
+          const std::string row =
+              join(what, observed ? ", observed" : "", ": item ", index, " head ", head, " query ", i);
           const double* w = expected.data() + i * item.keys;
           double right_entropy = 0;
           std::vector<double> output(16, 0.0);
@@ -50,9 +51,12 @@ void expect_exact(AttentionCase& given, const std::string& what) {
             ASSERT_NEAR(tile_weights[index_of(i * item.keys + j)], w[j], 1e-5) << row << " key " << j;
             if (w[j] > 0) right_entropy -= w[j] * std::log(w[j]);
             for (std::size_t x = 0; x < 16; ++x)
-              output[x] += w[j] * given.call.value.data[(item.key_begin + j) * given.call.value.row_stride + head / 2 * given.call.value.head_stride + static_cast<std::int64_t>(x)];
+              output[x] +=
+                  w[j] * given.call.value.data[(item.key_begin + j) * given.call.value.row_stride +
+                                               head / 2 * given.call.value.head_stride + static_cast<std::int64_t>(x)];
           }
-          const float* found = given.call.output.data + (item.query_begin + i) * given.call.output.row_stride + head * given.call.output.head_stride;
+          const float* found = given.call.output.data + (item.query_begin + i) * given.call.output.row_stride +
+                               head * given.call.output.head_stride;
           for (std::size_t x = 0; x < 16; ++x) ASSERT_NEAR(found[x], output[x], 1e-5) << row << " column " << x;
           if (!observed) continue;
           const std::size_t at = index_of((item.query_begin + i) * 4 + head);

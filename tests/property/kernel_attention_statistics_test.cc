@@ -18,7 +18,8 @@ struct Statistics {
   std::int64_t chosen = 0;
   AttentionStatistics request;
 
-  Statistics(const AttentionCase& given, std::int64_t top, std::int64_t lists, std::vector<KeySpan> all_spans, std::vector<std::int32_t> all_heads = {})
+  Statistics(const AttentionCase& given, std::int64_t top, std::int64_t lists, std::vector<KeySpan> all_spans,
+             std::vector<std::int32_t> all_heads = {})
       : heads(std::move(all_heads)), spans(std::move(all_spans)) {
     chosen = heads.empty() ? given.call.query_heads : static_cast<std::int64_t>(heads.size());
     request.heads = heads;
@@ -68,13 +69,15 @@ struct Expected {
   ReferenceStatistics statistics;
   std::vector<std::vector<double>> weights;  // [items * chosen heads]
 
-  Expected(const AttentionCase& given, const Statistics& asked) : statistics([&] {
-    AttentionCall call = given.call;
-    call.statistics = &asked.request;
-    return reference_statistics(call);
-  }()) {
+  Expected(const AttentionCase& given, const Statistics& asked)
+      : statistics([&] {
+          AttentionCall call = given.call;
+          call.statistics = &asked.request;
+          return reference_statistics(call);
+        }()) {
     for (std::int64_t index = 0; index < static_cast<std::int64_t>(given.items.size()); ++index)
-      for (std::int64_t h = 0; h < asked.chosen; ++h) weights.push_back(reference_weights(given.call, index, asked.head(h)));
+      for (std::int64_t h = 0; h < asked.chosen; ++h)
+        weights.push_back(reference_weights(given.call, index, asked.head(h)));
   }
 };
 
@@ -86,7 +89,8 @@ double rounding(const AttentionCase& given, std::int64_t row, std::int64_t head)
 
 // All numbers of all rows. The keys must be the largest, which float may order differently where scores are as near as
 // its precision: each weight must be that of its key, and the n-th weight that of the n-th largest.
-void expect_statistics(const AttentionCase& given, const Statistics& found, const Expected& expected, double precision, const std::string& what) {
+void expect_statistics(const AttentionCase& given, const Statistics& found, const Expected& expected, double precision,
+                       const std::string& what) {
   const ReferenceStatistics& right = expected.statistics;
   const std::int64_t top = found.request.top, lists = found.request.lists;
   for (std::size_t index = 0; index < given.items.size(); ++index)
@@ -105,17 +109,20 @@ void expect_statistics(const AttentionCase& given, const Statistics& found, cons
         ASSERT_NO_FATAL_FAILURE(expect_near(found.sink[at], right.sink[at], bound, row + " sink"));
         for (std::int64_t list = 0; list < lists; ++list) {
           const std::size_t to = at * index_of(lists) + index_of(list);
-          ASSERT_NO_FATAL_FAILURE(expect_near(found.list_mass[to], right.list_mass[to], bound, join(row, " list ", list)));
+          ASSERT_NO_FATAL_FAILURE(
+              expect_near(found.list_mass[to], right.list_mass[to], bound, join(row, " list ", list)));
         }
         std::vector<std::int32_t> keys;
         for (std::int64_t t = 0; t < top; ++t) {
           const std::size_t to = at * index_of(top) + index_of(t);
           const std::int32_t key = found.top_keys[to];
           ASSERT_EQ(key == -1, right.top_keys[to] == -1) << row << " key " << t;
-          ASSERT_NO_FATAL_FAILURE(expect_near(found.top_weights[to], right.top_weights[to], bound, join(row, " weight ", t)));
+          ASSERT_NO_FATAL_FAILURE(
+              expect_near(found.top_weights[to], right.top_weights[to], bound, join(row, " weight ", t)));
           if (key == -1) continue;
           ASSERT_TRUE(key >= 0 && key < item.keys) << row;
-          ASSERT_NO_FATAL_FAILURE(expect_near(found.top_weights[to], weights[index_of(i * item.keys + key)], bound, join(row, " weight of key ", key)));
+          ASSERT_NO_FATAL_FAILURE(expect_near(found.top_weights[to], weights[index_of(i * item.keys + key)], bound,
+                                              join(row, " weight of key ", key)));
           keys.push_back(key);
         }
         std::sort(keys.begin(), keys.end());
@@ -131,8 +138,9 @@ void run(AttentionCase& given, const Statistics* statistics) {
 
 // Two lists that overlap, one of every item's last key, one empty, one that covers all, one of single keys.
 std::vector<KeySpan> some_spans() {
-  std::vector<KeySpan> spans = {{0, -1, 2, 9},   {0, 1, 5, 40},  {0, 1, 250, 270}, {1, -1, 8, 1000}, {3, -1, 0, 1'000'000'000},
-                                {0, 0, 29, 100}, {5, -1, 0, 0},  {5, 0, 31, 33}};
+  std::vector<KeySpan> spans = {
+      {0, -1, 2, 9},   {0, 1, 5, 40}, {0, 1, 250, 270}, {1, -1, 8, 1000}, {3, -1, 0, 1'000'000'000},
+      {0, 0, 29, 100}, {5, -1, 0, 0}, {5, 0, 31, 33}};
   for (std::int64_t key = 0; key < 600; key += 7) spans.push_back({4, 1, key, key + 1});
   return spans;
 }
@@ -151,7 +159,8 @@ CaseOptions typical(const std::string& masks = {}, const std::string& rules = {}
 }
 
 // Runs a case on every target.
-void expect_statistics_on_every_target(AttentionCase& given, const Statistics& found, double precision, const std::string& what) {
+void expect_statistics_on_every_target(AttentionCase& given, const Statistics& found, double precision,
+                                       const std::string& what) {
   const Expected expected(given, found);
   on_every_target([&](const std::string& target) {
     run(given, &found);
@@ -172,9 +181,11 @@ TEST(AttentionStatistics, EqualTheReference) {
       if (seed % 7 < 2) options.key_heads = seed % 7 == 0 ? 4 : 1;
       options.seed = seed++;
       AttentionCase given(options);
-      const Statistics found(given, tops[seed % 7], some_lists, some_spans(), seed % 3 == 1 ? std::vector<std::int32_t>{1, 2} : std::vector<std::int32_t>{});
+      const Statistics found(given, tops[seed % 7], some_lists, some_spans(),
+                             seed % 3 == 1 ? std::vector<std::int32_t>{1, 2} : std::vector<std::int32_t>{});
       ASSERT_NO_FATAL_FAILURE(expect_statistics_on_every_target(
-          given, found, 1e-5, join("masks '", masks, "', rules '", rules, "', top ", found.request.top, ", seed ", options.seed)));
+          given, found, 1e-5,
+          join("masks '", masks, "', rules '", rules, "', top ", found.request.top, ", seed ", options.seed)));
     }
 }
 
@@ -211,7 +222,8 @@ TEST(AttentionStatistics, LargestKeysOfAnyOrder) {
     add("rising in blocks", [](std::int64_t j) { return 0.5 * static_cast<double>(j / 100); });
     add("saw", [](std::int64_t j) { return 0.02 * static_cast<double>(j % 300) + 0.001 * static_cast<double>(j); });
     add("hidden", [](std::int64_t) { return minus_infinity; });
-    add("few visible", [](std::int64_t j) { return j % 211 == 5 ? static_cast<double>(j % 3) : static_cast<double>(minus_infinity); });
+    add("few visible",
+        [](std::int64_t j) { return j % 211 == 5 ? static_cast<double>(j % 3) : static_cast<double>(minus_infinity); });
     add("one at the end", [](std::int64_t j) { return j == keys - 1 ? 9.0 : static_cast<double>(minus_infinity); });
     add("powers", [](std::int64_t j) { return -std::exp2(static_cast<double>(j % 97) - 40); });
     add("powers rising", [](std::int64_t j) { return std::exp2(0.08 * static_cast<double>(j) - 114); });
@@ -231,7 +243,8 @@ TEST(AttentionStatistics, LargestKeysOfAnyOrder) {
           AttentionCase given(options);
           std::fill(given.query.begin(), given.query.end(), 0.0f);
           std::vector<float> bias;
-          for (std::size_t i = 0; i < rows.size(); ++i) bias.insert(bias.end(), rows[i].second.begin(), rows[i].second.begin() + count);
+          for (std::size_t i = 0; i < rows.size(); ++i)
+            bias.insert(bias.end(), rows[i].second.begin(), rows[i].second.begin() + count);
           given.call.rules.bias = {bias.data(), count, 0, 0, 1};
           Statistics found(given, top, 0, {});
           run(given, &found);
@@ -240,7 +253,8 @@ TEST(AttentionStatistics, LargestKeysOfAnyOrder) {
             const std::vector<float>& scores = rows[i].second;
             for (std::int32_t j = 0; j < count; ++j)
               if (scores[index_of(j)] != minus_infinity) order.push_back(j);
-            std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) { return scores[index_of(a)] > scores[index_of(b)]; });
+            std::stable_sort(order.begin(), order.end(),
+                             [&](std::int32_t a, std::int32_t b) { return scores[index_of(a)] > scores[index_of(b)]; });
             order.resize(index_of(top), -1);
             for (std::int64_t head = 0; head < group; ++head) {
               const auto begin = found.top_keys.begin() + (static_cast<std::int64_t>(i) * group + head) * top;
@@ -297,9 +311,11 @@ TEST(AttentionStatistics, OfLockedRows) {
     options.rules = rules;
     AttentionCase given(options);
     std::vector<ScoreEdit> edits;
-    for (std::int64_t key = 0; key < 50; ++key) edits.push_back({Kind::lock, -1, 0, -1, key, key % 3 == 0 ? 1.0f / 17 : 0.0f});
+    for (std::int64_t key = 0; key < 50; ++key)
+      edits.push_back({Kind::lock, -1, 0, -1, key, key % 3 == 0 ? 1.0f / 17 : 0.0f});
     for (std::int64_t key = 3; key < 43; ++key) edits.push_back({Kind::lock, -1, 1, -1, key, 1.0f / 64});
-    if (rules == std::string("k")) edits.push_back({Kind::forbid, -1, 1, given.items[0].query_position + 3, -1, 0, 0, 0, -40});
+    if (rules == std::string("k"))
+      edits.push_back({Kind::forbid, -1, 1, given.items[0].query_position + 3, -1, 0, 0, 0, -40});
     given.call.edits = edits;
     const Statistics found(given, 32, some_lists, {{0, 0, 2, 9}, {5, 0, 40, 60}});
     ASSERT_NO_FATAL_FAILURE(expect_statistics_on_every_target(given, found, 1e-5, "rules " + rules));
@@ -316,7 +332,8 @@ TEST(AttentionStatistics, ChangeNoBitOfTheOutput) {
         const Statistics found(observed, 32, some_lists, some_spans(), {0, 3});
         run(plain, nullptr);
         run(observed, &found);
-        EXPECT_EQ(std::memcmp(plain.output.data(), observed.output.data(), plain.output.size() * sizeof(float)), 0) << target << masks << rules;
+        EXPECT_EQ(std::memcmp(plain.output.data(), observed.output.data(), plain.output.size() * sizeof(float)), 0)
+            << target << masks << rules;
         EXPECT_EQ(plain.log_sum_exp, observed.log_sum_exp) << target << masks << rules;
       }
   });
@@ -329,7 +346,8 @@ TEST(AttentionStatistics, OnlyWhatIsAskedForIsWritten) {
   for (int kept = 0; kept < 9; ++kept) {
     Statistics some(given, 5, some_lists, some_spans());
     AttentionStatistics& request = some.request;
-    float** const values[] = {&request.entropy, &request.distance, &request.first, &request.self, &request.previous, &request.sink, &request.list_mass, &request.top_weights};
+    float** const values[] = {&request.entropy,  &request.distance, &request.first,     &request.self,
+                              &request.previous, &request.sink,     &request.list_mass, &request.top_weights};
     for (int i = 0; i < 8; ++i)
       if (i != kept) *values[i] = nullptr;
     if (kept != 8) request.top_keys = nullptr;
@@ -434,7 +452,8 @@ TEST(AttentionWeights, RebuiltTilesEqualTheMatrix) {
       for (std::int64_t index = 0; index < static_cast<std::int64_t>(given.items.size()); ++index) {
         const AttentionItem& item = given.items[index_of(index)];
         const auto head = static_cast<std::int64_t>(random.below(4));
-        const std::vector<double> expected_scores = reference_scores(given.call, index, head), expected = reference_weights(given.call, index, head);
+        const std::vector<double> expected_scores = reference_scores(given.call, index, head),
+                                  expected = reference_weights(given.call, index, head);
         on_every_target([&](const std::string& target) {
           given.call.value = value;
           given.call.output = output;
@@ -447,7 +466,9 @@ TEST(AttentionWeights, RebuiltTilesEqualTheMatrix) {
             tile.head = head;
             const auto pick = [&](std::int64_t size, std::int64_t& begin, std::int64_t& end) {
               begin = repeat == 0 ? 0 : static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(size + 1)));
-              end = repeat == 0 ? size : begin + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(size - begin + 1)));
+              end = repeat == 0
+                        ? size
+                        : begin + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(size - begin + 1)));
             };
             pick(item.queries, tile.query_begin, tile.query_end);
             pick(item.keys, tile.key_begin, tile.key_end);
@@ -459,10 +480,12 @@ TEST(AttentionWeights, RebuiltTilesEqualTheMatrix) {
             attention_weights(given.call, {&tile, 1});
             for (std::int64_t i = tile.query_begin; i < tile.query_end; ++i)
               for (std::int64_t j = tile.key_begin; j < tile.key_end; ++j) {
-                const std::size_t to = index_of((i - tile.query_begin) * stride + j - tile.key_begin), at = index_of(i * item.keys + j);
+                const std::size_t to = index_of((i - tile.query_begin) * stride + j - tile.key_begin),
+                                  at = index_of(i * item.keys + j);
                 ASSERT_NEAR(weights[to], expected[at], 1e-5 + rounding(given, item.query_begin + i, head))
                     << target << " masks " << masks << " rules " << rules;
-                const float score = expected_scores[at] < -1e30 ? minus_infinity : static_cast<float>(expected_scores[at]);
+                const float score =
+                    expected_scores[at] < -1e30 ? minus_infinity : static_cast<float>(expected_scores[at]);
                 if (std::isinf(score)) {
                   ASSERT_EQ(scores[to], score) << target << masks << rules;
                 } else {
@@ -494,7 +517,8 @@ TEST(AttentionWeights, HaveTheBitsOfTheMatrixAndOfAnyTile) {
   std::vector<WeightsTile> tiles;
   for (std::int64_t i = 0; i < 700; i += 90)
     for (std::int64_t j = 0; j < 1000; j += 77)
-      tiles.push_back({0, 1, i, std::min<std::int64_t>(700, i + 90), j, std::min<std::int64_t>(1000, j + 77), nullptr, parts.data() + i * 1000 + j, 1000});
+      tiles.push_back({0, 1, i, std::min<std::int64_t>(700, i + 90), j, std::min<std::int64_t>(1000, j + 77), nullptr,
+                       parts.data() + i * 1000 + j, 1000});
   attention_weights(given.call, tiles);
   EXPECT_EQ(std::memcmp(whole.data(), parts.data(), whole.size() * sizeof(float)), 0);
 }

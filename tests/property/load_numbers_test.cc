@@ -24,7 +24,8 @@ std::vector<std::pair<double, std::uint16_t>> finite_values(float (*decode)(std:
 
 // Nearest, ties to the even last bit; `beyond` is the value that would follow the largest.
 std::uint16_t rounded(double magnitude, const std::vector<std::pair<double, std::uint16_t>>& values, double beyond) {
-  const auto above = std::lower_bound(values.begin(), values.end(), magnitude, [](const auto& each, double x) { return each.first < x; });
+  const auto above = std::lower_bound(values.begin(), values.end(), magnitude,
+                                      [](const auto& each, double x) { return each.first < x; });
   if (above == values.begin()) return above->second;
   const auto below = above - 1;
   const double high = above == values.end() ? beyond : above->first;
@@ -34,7 +35,8 @@ std::uint16_t rounded(double magnitude, const std::vector<std::pair<double, std:
   return below->second % 2 == 0 ? below->second : high_bits;
 }
 
-void check_rounding(float (*decode)(std::uint16_t), std::uint16_t (*encode)(float), double beyond, int lowest_exponent, int highest_exponent) {
+void check_rounding(float (*decode)(std::uint16_t), std::uint16_t (*encode)(float), double beyond, int lowest_exponent,
+                    int highest_exponent) {
   const auto values = finite_values(decode);
   ASSERT_TRUE(std::is_sorted(values.begin(), values.end()));
   const auto check = [&](float x) {
@@ -51,7 +53,8 @@ void check_rounding(float (*decode)(std::uint16_t), std::uint16_t (*encode)(floa
   }
   Random random(7);
   for (int i = 0; i < 200000; ++i) {
-    const int exponent = lowest_exponent + static_cast<int>(random.below(static_cast<std::uint64_t>(highest_exponent - lowest_exponent)));
+    const int exponent = lowest_exponent +
+                         static_cast<int>(random.below(static_cast<std::uint64_t>(highest_exponent - lowest_exponent)));
     check(static_cast<float>(std::ldexp(1 + random.uniform(), exponent)));
   }
 }
@@ -66,7 +69,8 @@ TEST(Float16, DecodesEveryBitPattern) {
       else EXPECT_EQ(found, sign * INFINITY);
       continue;
     }
-    const double expected = sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
+    const double expected =
+        sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
     EXPECT_EQ(static_cast<double>(found), expected) << bits;
     EXPECT_EQ(std::signbit(found), std::signbit(expected));
   }
@@ -79,13 +83,17 @@ TEST(Float16, BeyondTheLargestIsInfiniteAndNaNStays) {
   EXPECT_EQ(float_to_float16(-1e30f), 0xfc00);
   EXPECT_EQ(float_to_float16(65520), 0x7c00);
   EXPECT_EQ(float_to_float16(65519.99f), 0x7bff);
-  for (std::uint32_t bits : {0x7f800001u, 0x7fc00000u, 0xffffffffu}) EXPECT_TRUE(std::isnan(float16_to_float(float_to_float16(std::bit_cast<float>(bits)))));
+  for (std::uint32_t bits : {0x7f800001u, 0x7fc00000u, 0xffffffffu})
+    EXPECT_TRUE(std::isnan(float16_to_float(float_to_float16(std::bit_cast<float>(bits)))));
 }
 
-TEST(BFloat16, RoundsToNearestEven) { check_rounding(bfloat16_to_float, float_to_bfloat16, std::ldexp(1.0, 128), -126, 127); }
+TEST(BFloat16, RoundsToNearestEven) {
+  check_rounding(bfloat16_to_float, float_to_bfloat16, std::ldexp(1.0, 128), -126, 127);
+}
 
 TEST(BFloat16, NaNStaysNaN) {
-  for (std::uint32_t bits : {0x7f800001u, 0x7fc00000u, 0xffffffffu, 0x7fffffffu}) EXPECT_TRUE(std::isnan(bfloat16_to_float(float_to_bfloat16(std::bit_cast<float>(bits)))));
+  for (std::uint32_t bits : {0x7f800001u, 0x7fc00000u, 0xffffffffu, 0x7fffffffu})
+    EXPECT_TRUE(std::isnan(bfloat16_to_float(float_to_bfloat16(std::bit_cast<float>(bits)))));
   EXPECT_EQ(float_to_bfloat16(INFINITY), 0x7f80);
 }
 
@@ -98,12 +106,15 @@ TEST(Safetensors, RandomTensorsComeBack) {
       const auto axes = 1 + random.below(4);
       std::int64_t sizes[4] = {1, 1, 1, 1};
       for (std::uint64_t axis = 0; axis < axes; ++axis) sizes[axis] = static_cast<std::int64_t>(random.below(7));
-      const Shape shape = axes == 1 ? Shape{sizes[0]} : axes == 2 ? Shape{sizes[0], sizes[1]} : axes == 3 ? Shape{sizes[0], sizes[1], sizes[2]}
-                                                                                                        : Shape{sizes[0], sizes[1], sizes[2], sizes[3]};
+      const Shape shape = axes == 1   ? Shape{sizes[0]}
+                          : axes == 2 ? Shape{sizes[0], sizes[1]}
+                          : axes == 3 ? Shape{sizes[0], sizes[1], sizes[2]}
+                                      : Shape{sizes[0], sizes[1], sizes[2], sizes[3]};
       Tensor value = Tensor::zeros(shape);
       for (std::int64_t k = 0; k < value.elements(); ++k) value.data()[k] = static_cast<float>(random.normal());
       const NumberType types[] = {NumberType::float32, NumberType::float16, NumberType::bfloat16};
-      tensors.push_back({"tensor " + std::to_string(random.below(1000000)) + "/" + std::to_string(i), value, types[random.below(3)]});
+      tensors.push_back(
+          {"tensor " + std::to_string(random.below(1000000)) + "/" + std::to_string(i), value, types[random.below(3)]});
     }
     const SafetensorsFile file(safetensors_bytes(tensors), "memory");
     ASSERT_EQ(file.entries().size(), tensors.size());

@@ -23,8 +23,12 @@ class Family : public testing::TestWithParam<NamedConfig> {
   Family() : model(GetParam().config, 7) { reference::randomise(model, 11); }
 
   const TransformerConfig& config() const { return model.config(); }
-  TokenBatch source(std::uint64_t seed = 1) const { return reference::random_tokens({5, 1, 9}, config().encoder->vocabulary, seed); }
-  TokenBatch target(std::uint64_t seed = 2) const { return reference::random_tokens({4, 7, 1}, config().decoder->vocabulary, seed); }
+  TokenBatch source(std::uint64_t seed = 1) const {
+    return reference::random_tokens({5, 1, 9}, config().encoder->vocabulary, seed);
+  }
+  TokenBatch target(std::uint64_t seed = 2) const {
+    return reference::random_tokens({4, 7, 1}, config().decoder->vocabulary, seed);
+  }
 
   // Logits of every position of a batch, by the library.
   Tensor run(const RunOptions& options = {}) const {
@@ -50,7 +54,8 @@ void expect_close(const Tensor& found, const Matrix& expected, double tolerance)
     for (const double value : row) largest = std::max(largest, std::fabs(value));
   for (std::int64_t row = 0; row < found.rows(); ++row)
     for (std::int64_t column = 0; column < found.width(); ++column)
-      ASSERT_NEAR(found.at(row, column), expected[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)], tolerance * largest)
+      ASSERT_NEAR(found.at(row, column), expected[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)],
+                  tolerance * largest)
           << "row " << row << " column " << column;
 }
 
@@ -73,7 +78,8 @@ TEST_P(Family, HasTheSameBitsForAnyNumberOfThreads) {
 }
 
 TEST_P(Family, GivesAnItemTheSameBitsAloneAndInABatch) {
-  const TokenBatch sources = config().encoder ? source() : TokenBatch{}, targets = config().decoder ? target() : TokenBatch{};
+  const TokenBatch sources = config().encoder ? source() : TokenBatch{},
+                   targets = config().decoder ? target() : TokenBatch{};
   const auto single = [](const TokenBatch& batch, std::int64_t item) {
     TokenBatch one;
     one.append(std::span(batch.ids).subspan(static_cast<std::size_t>(batch.offsets[static_cast<std::size_t>(item)]),
@@ -121,7 +127,8 @@ TEST_P(Family, VisitsExactlyItsSites) {
   // Looking takes the heads off the fused path, so only to rounding.
   const Tensor plain = run();
   for (std::int64_t row = 0; row < plain.rows(); ++row)
-    for (std::int64_t column = 0; column < plain.width(); ++column) ASSERT_NEAR(probed.at(row, column), plain.at(row, column), 2e-4);
+    for (std::int64_t column = 0; column < plain.width(); ++column)
+      ASSERT_NEAR(probed.at(row, column), plain.at(row, column), 2e-4);
 }
 
 // Deviations of norms: read without leaving a trace, replaced as the textbook would, and the norm linear from then on.
@@ -129,12 +136,14 @@ class Deviations : public Probe {
  public:
   explicit Deviations(bool replaces) : replaces_(replaces) {}
   bool wants(const Site& site) const override {
-    return site.point == Point::deviation || site.point == Point::final_deviation || site.point == Point::embedding_deviation;
+    return site.point == Point::deviation || site.point == Point::final_deviation ||
+           site.point == Point::embedding_deviation;
   }
   void visit(const Visit& visit, Tensor& value) override {
     read[name_of(visit.site)] = value.clone();
     if (!replaces_) return;
-    for (std::int64_t row = 0; row < value.rows(); ++row) value.row(row)[0] = changed(static_cast<double>(value.at(row, 0)), row);
+    for (std::int64_t row = 0; row < value.rows(); ++row)
+      value.row(row)[0] = changed(static_cast<double>(value.at(row, 0)), row);
   }
   template <typename Number>
   static Number changed(Number own, std::int64_t row) {
@@ -161,7 +170,8 @@ TEST_P(Family, NormsDivideByTheDeviationsAProbeReadsOrReplaces) {
   for (const auto& [site, rows] : own) {
     ASSERT_TRUE(reader.read.contains(site)) << site;
     for (const auto& [row, value] : rows)
-      EXPECT_NEAR(reader.read.at(site).at(static_cast<std::int64_t>(row), 0), value, 1e-5 * std::max(1.0, value)) << site;
+      EXPECT_NEAR(reader.read.at(site).at(static_cast<std::int64_t>(row), 0), value, 1e-5 * std::max(1.0, value))
+          << site;
   }
   options.probe = &writer;
   textbook.deviation = [&](const std::string&, std::size_t row, double value) {
@@ -177,8 +187,11 @@ TEST_P(Family, TellsAProbeWhoseRowsItVisits) {
     bool wants(const Site& site) const override { return site.point != Point::scores && site.point != Point::weights; }
     void visit(const Visit& visit, Tensor& value) override {
       for (std::int64_t item = 0; item < visit.items(); ++item)
-        for (std::int64_t row = visit.offsets[static_cast<std::size_t>(item)]; row < visit.offsets[static_cast<std::size_t>(item) + 1]; ++row) {
-          std::vector<float>& read = rows[{visit.site, visit.number(item), visit.first_position(item) + row - visit.offsets[static_cast<std::size_t>(item)]}];
+        for (std::int64_t row = visit.offsets[static_cast<std::size_t>(item)];
+             row < visit.offsets[static_cast<std::size_t>(item) + 1]; ++row) {
+          std::vector<float>& read =
+              rows[{visit.site, visit.number(item),
+                    visit.first_position(item) + row - visit.offsets[static_cast<std::size_t>(item)]}];
           EXPECT_TRUE(read.empty()) << name_of(visit.site) << " is read twice";
           read.assign(value.row(row), value.row(row) + value.width());
         }
@@ -201,20 +214,24 @@ TEST_P(Family, TellsAProbeWhoseRowsItVisits) {
     TokenBatch turned;
     const TokenBatch sources = source();
     for (const std::int64_t item : numbers)
-      turned.append(std::span(sources.ids).subspan(static_cast<std::size_t>(sources.offsets[static_cast<std::size_t>(item)]),
-                                                   static_cast<std::size_t>(sources.length(item))));
+      turned.append(std::span(sources.ids)
+                        .subspan(static_cast<std::size_t>(sources.offsets[static_cast<std::size_t>(item)]),
+                                 static_cast<std::size_t>(sources.length(item))));
     options.item_numbers = numbers;
     shared = model.share_memory(model.encode(turned), options);
   }
   std::vector<KvCache> caches;
-  for (std::int64_t item = 0; item < 3; ++item) caches.push_back(shared ? KvCache(model, shared, item) : KvCache(model));
+  for (std::int64_t item = 0; item < 3; ++item)
+    caches.push_back(shared ? KvCache(model, shared, item) : KvCache(model));
   for (std::int64_t step = 0;; ++step) {
     TokenBatch batch;
     std::vector<KvCache*> active;
     std::vector<std::int64_t> active_numbers, first;
     for (std::size_t i = 0; i < caches.size(); ++i) {
       if (step >= targets.length(numbers[i])) continue;
-      batch.append(std::span(targets.ids).subspan(static_cast<std::size_t>(targets.offsets[static_cast<std::size_t>(numbers[i])] + step), 1));
+      batch.append(
+          std::span(targets.ids)
+              .subspan(static_cast<std::size_t>(targets.offsets[static_cast<std::size_t>(numbers[i])] + step), 1));
       active.push_back(&caches[i]);
       active_numbers.push_back(numbers[i]);
       first.push_back(step);
@@ -227,7 +244,8 @@ TEST_P(Family, TellsAProbeWhoseRowsItVisits) {
   for (const auto& [place, row] : whole.rows) {
     ASSERT_TRUE(steps.rows.contains(place)) << name_of(std::get<0>(place));
     const std::vector<float>& other = steps.rows.at(place);
-    for (std::size_t i = 0; i < row.size(); ++i) ASSERT_NEAR(row[i], other[i], 1e-4 * std::max(1.0f, std::fabs(row[i]))) << name_of(std::get<0>(place));
+    for (std::size_t i = 0; i < row.size(); ++i)
+      ASSERT_NEAR(row[i], other[i], 1e-4 * std::max(1.0f, std::fabs(row[i]))) << name_of(std::get<0>(place));
   }
   const std::vector<std::int64_t> too_few{0};
   const States states = model.decode(targets, config().encoder ? &memory : nullptr);
@@ -261,7 +279,9 @@ TEST_P(Family, DecodesStepByStepAsInOnePass) {
       const std::int64_t left = targets.length(static_cast<std::int64_t>(item)) - done[item];
       if (left == 0) continue;
       const std::int64_t count = std::min(left, portion);
-      step.append(std::span(targets.ids).subspan(static_cast<std::size_t>(targets.offsets[item] + done[item]), static_cast<std::size_t>(count)));
+      step.append(
+          std::span(targets.ids)
+              .subspan(static_cast<std::size_t>(targets.offsets[item] + done[item]), static_cast<std::size_t>(count)));
       active.push_back(&caches[item]);
       items.push_back(item);
     }
@@ -270,9 +290,11 @@ TEST_P(Family, DecodesStepByStepAsInOnePass) {
     for (std::size_t i = 0; i < items.size(); ++i)
       for (std::int64_t row = 0; row < step.length(static_cast<std::int64_t>(i)); ++row, ++done[items[i]])
         for (std::int64_t column = 0; column < logits.width(); ++column)
-          ASSERT_NEAR(logits.at(step.offsets[i] + row, column), whole.at(targets.offsets[items[i]] + done[items[i]], column), 1e-4);
+          ASSERT_NEAR(logits.at(step.offsets[i] + row, column),
+                      whole.at(targets.offsets[items[i]] + done[items[i]], column), 1e-4);
   }
-  for (std::size_t item = 0; item < caches.size(); ++item) EXPECT_EQ(caches[item].length(), targets.length(static_cast<std::int64_t>(item)));
+  for (std::size_t item = 0; item < caches.size(); ++item)
+    EXPECT_EQ(caches[item].length(), targets.length(static_cast<std::int64_t>(item)));
 }
 
 TEST_P(Family, CacheForksAndTruncationsAreIndependent) {
@@ -301,7 +323,8 @@ TEST_P(Family, GradientOfTheLossAgreesWithCentralDifferences) {
   if (!config().decoder) return;
   const TokenBatch targets = target();
   std::vector<std::int32_t> labels;
-  for (const std::int32_t id : targets.ids) labels.push_back(static_cast<std::int32_t>((id * 7 + 3) % config().decoder->vocabulary));
+  for (const std::int32_t id : targets.ids)
+    labels.push_back(static_cast<std::int32_t>((id * 7 + 3) % config().decoder->vocabulary));
   Tape tape;
   for (Parameter& parameter : model.parameters()) tape.watch(parameter.value);
   {
@@ -328,14 +351,16 @@ TEST_P(Family, GradientOfTheLossAgreesWithCentralDifferences) {
       value = before - step;
       const double down = loss();
       value = before;
-      EXPECT_NEAR(gradient[index], (up - down) / (2 * step), 2e-4 * scale + 1e-5) << parameter.name << "[" << index << "]";
+      EXPECT_NEAR(gradient[index], (up - down) / (2 * step), 2e-4 * scale + 1e-5)
+          << parameter.name << "[" << index << "]";
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Family, testing::ValuesIn(all_families()), [](const auto& family) {
   std::string name = family.param.name.substr(0, family.param.name.find_first_of(":,"));
-  std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   return name;
 });
 
@@ -355,7 +380,8 @@ TEST(Features, ClassTokenAndClassifierAgreeWithTheTextbook) {
   Matrix rows(12, std::vector<double>(5));
   for (std::int64_t row = 0; row < 12; ++row)
     for (std::int64_t column = 0; column < 5; ++column)
-      rows[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)] = features.row(row)[column] = static_cast<float>(random.normal());
+      rows[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)] = features.row(row)[column] =
+          static_cast<float>(random.normal());
   const States states = model.encode_features(features, offsets);
   EXPECT_EQ(states.offsets, (std::vector<std::int64_t>{0, 5, 7, 15}));
   reference::Transformer textbook(model);
@@ -371,7 +397,8 @@ TEST(Features, ClassTokenAndClassifierAgreeWithTheTextbook) {
       double sum = bias[static_cast<std::size_t>(label)];
       for (std::int64_t i = 0; i < config.width; ++i)
         sum += weight[static_cast<std::size_t>(label * config.width + i)] *
-               expected[static_cast<std::size_t>(states.offsets[static_cast<std::size_t>(item)])][static_cast<std::size_t>(i)];
+               expected[static_cast<std::size_t>(states.offsets[static_cast<std::size_t>(item)])]
+                       [static_cast<std::size_t>(i)];
       EXPECT_NEAR(logits.at(item, label), sum, 1e-4);
     }
 }
@@ -396,7 +423,8 @@ TEST(Probes, HeadPartsAndBiasMakeTheAttentionOutput) {
   };
   const std::vector<float> whole = output_with({1, 1, 1, 1}), none = output_with({0, 0, 0, 0});
   const std::vector<float> bias = model.parameter("decoder.0.self.output.bias").value.to_vector();
-  for (std::size_t i = 0; i < none.size(); ++i) EXPECT_EQ(none[i], bias[i % bias.size()]) << "all heads cut must leave the bias";
+  for (std::size_t i = 0; i < none.size(); ++i)
+    EXPECT_EQ(none[i], bias[i % bias.size()]) << "all heads cut must leave the bias";
   std::vector<double> sum(none.begin(), none.end());
   for (std::size_t head = 0; head < 4; ++head) {
     std::vector<float> factors(4, 0);
@@ -415,7 +443,9 @@ TEST(Probes, AForbiddenScoreActsAsTheTextbookWithoutThatEdge) {
   const TokenBatch tokens = reference::random_tokens({6, 5}, 19, 5);
   class CountingEditor : public ScoreEditor {
    public:
-    void scores_edited(StackKind, int, Part, std::span<const std::int64_t> given) override { counts.assign(given.begin(), given.end()); }
+    void scores_edited(StackKind, int, Part, std::span<const std::int64_t> given) override {
+      counts.assign(given.begin(), given.end());
+    }
     std::vector<std::int64_t> counts;
   } editor;
   editor.add(StackKind::decoder, 0, Part::self, {.kind = ScoreEdit::Kind::forbid, .item = 1, .query = 3, .key = 2});
@@ -478,7 +508,8 @@ TEST(Flow, AttentionMovesInformationForwardOnlyAndTheFeedForwardNotAtAll) {
   tokens.ids[4] = (tokens.ids[4] + 1) % 19;
   const Tensor after = model.decode(tokens, nullptr).rows;
   for (std::int64_t row = 0; row < 4; ++row) expect_equal_bits(before.row_range(row, 1), after.row_range(row, 1));
-  for (std::int64_t row = 4; row < 8; ++row) EXPECT_NE(before.row_range(row, 1).to_vector(), after.row_range(row, 1).to_vector());
+  for (std::int64_t row = 4; row < 8; ++row)
+    EXPECT_NE(before.row_range(row, 1).to_vector(), after.row_range(row, 1).to_vector());
   // A mask that lets every token see itself only: the blocks act within a token.
   const Mask alone{WindowRule{0, 0}};
   RunOptions options;
@@ -502,7 +533,8 @@ TEST(Flow, WithoutPositionsAnEncoderFollowsAPermutationOfItsTokens) {
   std::reverse(turned.ids.begin(), turned.ids.end());
   const Tensor a = model.encode(tokens).rows, b = model.encode(turned).rows;
   for (std::int64_t row = 0; row < 7; ++row)
-    for (std::int64_t column = 0; column < config.width; ++column) EXPECT_NEAR(a.at(row, column), b.at(6 - row, column), 1e-5);
+    for (std::int64_t column = 0; column < config.width; ++column)
+      EXPECT_NEAR(a.at(row, column), b.at(6 - row, column), 1e-5);
 }
 
 TEST(Flow, RotaryScoresDependOnDifferencesOfPositionsOnly) {
@@ -552,7 +584,8 @@ void expect_error(const std::function<void()>& act, const std::vector<std::strin
     act();
     ADD_FAILURE() << "nothing was thrown";
   } catch (const Error& error) {
-    for (const std::string& part : parts) EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    for (const std::string& part : parts)
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
   }
 }
 
@@ -573,9 +606,11 @@ TEST(Refusals, NameWhatIsWrong) {
   KvCache* caches[] = {&cache};
   expect_error([&] { model.decode_cached(reference::random_tokens({1, 1}, 19, 1), caches); }, {"2 items", "1 caches"});
   model.decode_cached(reference::random_tokens({38}, 19, 1), caches);
-  expect_error([&] { model.decode_cached(reference::random_tokens({3}, 19, 1), caches); }, {"41 tokens", "40 positions"});
+  expect_error([&] { model.decode_cached(reference::random_tokens({3}, 19, 1), caches); },
+               {"41 tokens", "40 positions"});
   EXPECT_EQ(cache.length(), 38);
-  expect_error([&] { Model(config, 3).parameter("decoder.0.self.quer_key_value.weight"); }, {"did you mean 'decoder.0.self.query_key_value.weight'"});
+  expect_error([&] { Model(config, 3).parameter("decoder.0.self.quer_key_value.weight"); },
+               {"did you mean 'decoder.0.self.query_key_value.weight'"});
   expect_error([&] { Model(config, 3).parameter("x"); }, {"no parameter", "'decoder.embedding.weight'"});
 }
 
@@ -607,13 +642,23 @@ TEST(Refusals, CachesThatAreNotOfThisModel) {
   other = config;
   other.decoder->layers = 1;
   const Model shallow(other, 3);
-  expect_error([&] { run(translator, {std::make_unique<KvCache>(translator, shallow.share_memory(shallow.encode(reference::random_tokens({4}, 19, 1))), 0).get()}); },
-               {"encoder memory of 1 layers and the model 2"});
+  expect_error(
+      [&] {
+        run(translator, {std::make_unique<KvCache>(
+                             translator, shallow.share_memory(shallow.encode(reference::random_tokens({4}, 19, 1))), 0)
+                             .get()});
+      },
+      {"encoder memory of 1 layers and the model 2"});
   other = config;
   other.key_heads = 1;
   const Model narrow(other, 3);
-  expect_error([&] { run(translator, {std::make_unique<KvCache>(translator, narrow.share_memory(narrow.encode(reference::random_tokens({4}, 19, 1))), 0).get()}); },
-               {"encoder memory of keys of 4 numbers", "have 16"});
+  expect_error(
+      [&] {
+        run(translator, {std::make_unique<KvCache>(
+                             translator, narrow.share_memory(narrow.encode(reference::random_tokens({4}, 19, 1))), 0)
+                             .get()});
+      },
+      {"encoder memory of keys of 4 numbers", "have 16"});
   run(translator, {&with_memory});
   EXPECT_EQ(with_memory.length(), 1);
   EXPECT_EQ(without.length(), 0);

@@ -30,7 +30,8 @@ Site block_site(StackKind stack, int layer, Point point) { return {stack, layer,
 std::vector<Site> kept_sites(const Model& model, StackKind stack, std::int64_t layers) {
   std::vector<Site> sites;
   for (const Site& site : model.sites())
-    if (site.stack == stack && site.layer < layers && (site.point == Point::input || site.point == Point::added || site.point == Point::output))
+    if (site.stack == stack && site.layer < layers &&
+        (site.point == Point::input || site.point == Point::added || site.point == Point::output))
       sites.push_back(site);
   return sites;
 }
@@ -48,7 +49,8 @@ Tensor rows_of(const Tensor& x, const std::vector<std::int64_t>& rows) { return 
 std::vector<std::int64_t> last_rows(const std::vector<std::int64_t>& offsets, std::int64_t count) {
   std::vector<std::int64_t> rows;
   for (std::size_t item = 0; item + 1 < offsets.size(); ++item)
-    for (std::int64_t row = std::max(offsets[item], offsets[item + 1] - count); row < offsets[item + 1]; ++row) rows.push_back(row);
+    for (std::int64_t row = std::max(offsets[item], offsets[item + 1] - count); row < offsets[item + 1]; ++row)
+      rows.push_back(row);
   return rows;
 }
 
@@ -63,7 +65,8 @@ TEST_P(Range, EncoderGoesOnFromEveryBlock) {
     const States input{recorder.value(block_site(StackKind::encoder, layer, Point::input)), whole.offsets};
     const Tensor& output = recorder.value(block_site(StackKind::encoder, layer, Point::output));
     EXPECT_EQ(model.encode_from(input, {.first_layer = layer}).rows.to_vector(), whole.rows.to_vector());
-    EXPECT_EQ(model.encode_from(input, {.first_layer = layer, .end_layer = layer + 1}).rows.to_vector(), output.to_vector());
+    EXPECT_EQ(model.encode_from(input, {.first_layer = layer, .end_layer = layer + 1}).rows.to_vector(),
+              output.to_vector());
     const States middle{recorder.value({StackKind::encoder, layer, Part::self, Point::added}), whole.offsets};
     EXPECT_EQ(model.encode_from(middle, {.first_layer = layer, .first_part = Part::feed_forward}).rows.to_vector(),
               whole.rows.to_vector());
@@ -77,7 +80,9 @@ TEST_P(Range, EncoderGoesOnFromEveryBlock) {
     EXPECT_EQ(asked.items(), 4);
     expect_near(asked.rows, rows_of(output.row_range(whole.offsets[2], 9), queries), 2e-5f, "queries");
   }
-  EXPECT_EQ(model.encode_from({recorder.value(block_site(StackKind::encoder, layers - 1, Point::output)), whole.offsets}, {.first_layer = layers})
+  EXPECT_EQ(model
+                .encode_from({recorder.value(block_site(StackKind::encoder, layers - 1, Point::output)), whole.offsets},
+                             {.first_layer = layers})
                 .rows.to_vector(),
             whole.rows.to_vector());
 }
@@ -95,12 +100,16 @@ TEST_P(Range, OnlyChangedRowsAreProjected) {
   else model.decode(tokens, nullptr, options);
   States rows{recorder.value(sites[0]), tokens.offsets};
   StackRange range{.first_layer = 1};
-  const auto run = [&] { return config().encoder ? model.encode_from(rows, range) : model.decode_from(rows, nullptr, range); };
+  const auto run = [&] {
+    return config().encoder ? model.encode_from(rows, range) : model.decode_from(rows, nullptr, range);
+  };
   const std::vector<std::int64_t> changed{2, 4};
   for (const std::int64_t row : changed)
-    for (std::int64_t column = 0; column < rows.rows.width(); ++column) rows.rows.row(row)[column] *= -1.5f + 0.1f * static_cast<float>(column);
+    for (std::int64_t column = 0; column < rows.rows.width(); ++column)
+      rows.rows.row(row)[column] *= -1.5f + 0.1f * static_cast<float>(column);
   const std::vector<float> expected = run().rows.to_vector();
-  range.projected = join_columns(join_columns(recorder.value(sites[1]), recorder.value(sites[2])), recorder.value(sites[3]));
+  range.projected =
+      join_columns(join_columns(recorder.value(sites[1]), recorder.value(sites[2])), recorder.value(sites[3]));
   range.changed = changed;
   for (const std::int64_t row : changed) std::fill_n(range.projected.row(row), range.projected.width(), std::nanf(""));
   EXPECT_EQ(run().rows.to_vector(), expected);
@@ -116,7 +125,8 @@ TEST_P(Range, DecoderGoesOnFromEveryBlock) {
   }
   const States* read = config().encoder ? &memory : nullptr;
   std::vector<Site> sites = kept_sites(model, StackKind::decoder, layers);
-  for (int layer = 0; layer < layers && config().encoder; ++layer) sites.push_back({StackKind::decoder, layer, Part::cross, Point::query});
+  for (int layer = 0; layer < layers && config().encoder; ++layer)
+    sites.push_back({StackKind::decoder, layer, Part::cross, Point::query});
   Recorder recorder(sites);
   RunOptions options;
   options.probe = &recorder;
@@ -125,7 +135,8 @@ TEST_P(Range, DecoderGoesOnFromEveryBlock) {
     const States input{recorder.value(block_site(StackKind::decoder, layer, Point::input)), whole.offsets};
     const Tensor& output = recorder.value(block_site(StackKind::decoder, layer, Point::output));
     EXPECT_EQ(model.decode_from(input, read, {.first_layer = layer}).rows.to_vector(), whole.rows.to_vector());
-    EXPECT_EQ(model.decode_from(input, read, {.first_layer = layer, .end_layer = layer + 1}).rows.to_vector(), output.to_vector());
+    EXPECT_EQ(model.decode_from(input, read, {.first_layer = layer, .end_layer = layer + 1}).rows.to_vector(),
+              output.to_vector());
     if (config().encoder) {
       const States middle{recorder.value({StackKind::decoder, layer, Part::self, Point::added}), whole.offsets};
       StackRange cross{.first_layer = layer, .first_part = Part::cross};
@@ -205,7 +216,8 @@ TEST_P(Range, CachesLendWhatStandsBefore) {
 
 INSTANTIATE_TEST_SUITE_P(All, Range, testing::ValuesIn(all_families()), [](const auto& family) {
   std::string name = family.param.name.substr(0, family.param.name.find_first_of(":,"));
-  std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   return name;
 });
 
@@ -224,13 +236,15 @@ TEST(Ranges, NameWhatExists) {
   config.encoder = StackConfig{.layers = 2, .vocabulary = 19};
   const Model model(config, 3);
   const States rows{Tensor::zeros({4, 16}), {0, 4}};
-  expect_error([&] { model.encode_from(rows, {.first_layer = 3}); }, {"encode_from", "first_layer is 3", "layers 0 to 1"});
+  expect_error([&] { model.encode_from(rows, {.first_layer = 3}); },
+               {"encode_from", "first_layer is 3", "layers 0 to 1"});
   expect_error([&] { model.encode_from(rows, {.first_layer = 1, .end_layer = 0}); }, {"end_layer is 0", "up to 2"});
   expect_error([&] { model.encode_from(rows, {.first_part = Part::cross}); }, {"self or feed_forward"});
   expect_error([&] { model.encode_from({Tensor::zeros({4, 8}), {0, 4}}, {}); }, {"[4, 8]", "width is 16"});
   const std::vector<std::int64_t> beyond{1, 4};
   expect_error([&] { model.encode_from(rows, {.end_layer = 1, .queries = beyond}); }, {"query 4", "0 to 3"});
-  expect_error([&] { model.encode_from(rows, {.queries = beyond}); }, {"one sequence, one whole block", "first_layer + 1"});
+  expect_error([&] { model.encode_from(rows, {.queries = beyond}); },
+               {"one sequence, one whole block", "first_layer + 1"});
   expect_error([&] { model.decode_from(rows, nullptr, {}); }, {"no decoder"});
   StackRange projected;
   projected.projected = Tensor::zeros({4, 16});

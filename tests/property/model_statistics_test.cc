@@ -37,7 +37,9 @@ class Statistics : public testing::TestWithParam<NamedConfig> {
   void run_textbook(reference::Transformer& textbook) const {
     reference::Matrix memory;
     if (config().encoder) memory = textbook.encode(source());
-    if (config().decoder) textbook.decode(target(), memory.empty() ? nullptr : &memory, config().encoder ? source().offsets : std::vector<std::int64_t>{});
+    if (config().decoder)
+      textbook.decode(target(), memory.empty() ? nullptr : &memory,
+                      config().encoder ? source().offsets : std::vector<std::int64_t>{});
   }
 
   std::vector<Site> attentions() const {
@@ -72,7 +74,8 @@ class TextbookWeights {
   }
 
   // The first `keys` keys; those that the mask hides have 0.
-  std::vector<double> row(const std::string& attention, std::int64_t item, std::int64_t head, std::int64_t query, std::int64_t keys) const {
+  std::vector<double> row(const std::string& attention, std::int64_t item, std::int64_t head, std::int64_t query,
+                          std::int64_t keys) const {
     const std::map<std::int64_t, double>& scores = rows_.at({attention, item, head, query});
     double largest = -std::numeric_limits<double>::infinity(), sum = 0;
     for (const auto& [key, score] : scores) largest = std::max(largest, score);
@@ -86,11 +89,13 @@ class TextbookWeights {
   std::map<std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t>, std::map<std::int64_t, double>> rows_;
 };
 
-std::string attention_of(const Site& site) { return join(name_of(site.stack), '.', site.layer, '.', name_of(site.part)); }
+std::string attention_of(const Site& site) {
+  return join(name_of(site.stack), '.', site.layer, '.', name_of(site.part));
+}
 
 // What was told of a row of a head, whose query stands at `position`, against its weights.
-void expect_row(const StatisticsResult& found, std::int64_t row, std::int64_t h, const std::vector<double>& weights, std::int64_t position,
-                std::int64_t item, const std::string& what) {
+void expect_row(const StatisticsResult& found, std::int64_t row, std::int64_t h, const std::vector<double>& weights,
+                std::int64_t position, std::int64_t item, const std::string& what) {
   const auto keys = static_cast<std::int64_t>(weights.size());
   double entropy = 0, distance = 0, lists[2] = {};
   for (std::int64_t j = 0; j < keys; ++j) {
@@ -100,19 +105,23 @@ void expect_row(const StatisticsResult& found, std::int64_t row, std::int64_t h,
     if (j < 2) lists[0] += weight;
     if (item == 1 && j >= 1 && j < 4) lists[1] += weight;
   }
-  const auto weight_of = [&](std::int64_t key) { return key >= 0 && key < keys ? weights[static_cast<std::size_t>(key)] : 0.0; };
+  const auto weight_of = [&](std::int64_t key) {
+    return key >= 0 && key < keys ? weights[static_cast<std::size_t>(key)] : 0.0;
+  };
   ASSERT_NEAR(at(found.entropy, row, h), entropy, 1e-5) << what;
   ASSERT_NEAR(at(found.distance, row, h), distance, 1e-5 * std::max(1.0, distance)) << what;
   ASSERT_NEAR(at(found.first, row, h), weight_of(0), 1e-5) << what;
   ASSERT_NEAR(at(found.self, row, h), weight_of(position), 1e-5) << what;
   ASSERT_NEAR(at(found.previous, row, h), weight_of(position - 1), 1e-5) << what;
   ASSERT_EQ(at(found.sink, row, h), 0) << what;
-  for (std::int64_t list = 0; list < 2; ++list) ASSERT_NEAR(at(found.list_mass, row, h * 2 + list), lists[list], 1e-5) << what;
+  for (std::int64_t list = 0; list < 2; ++list)
+    ASSERT_NEAR(at(found.list_mass, row, h * 2 + list), lists[list], 1e-5) << what;
   std::vector<double> sorted = weights;
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
   const std::int64_t visible = std::count_if(sorted.begin(), sorted.end(), [](double weight) { return weight > 0; });
   for (std::int64_t t = 0; t < 3; ++t) {
-    const std::int32_t key = found.top_keys[static_cast<std::size_t>((row * static_cast<std::int64_t>(found.heads.size()) + h) * 3 + t)];
+    const std::int32_t key =
+        found.top_keys[static_cast<std::size_t>((row * static_cast<std::int64_t>(found.heads.size()) + h) * 3 + t)];
     const float weight = at(found.top_weights, row, h * 3 + t);
     ASSERT_EQ(key >= 0, t < visible) << what;
     ASSERT_NEAR(weight, t < visible ? sorted[static_cast<std::size_t>(t)] : 0, 1e-5) << what;
@@ -137,14 +146,17 @@ TEST_P(Statistics, AreThoseOfTheMatrices) {
     ASSERT_EQ(found.result.heads.size(), static_cast<std::size_t>(config().heads));
     for (std::int64_t item = 0; item < 3; ++item) {
       const AttentionItem& rows = found.record->input.items[static_cast<std::size_t>(item)];
-      ASSERT_EQ(rows.queries, found.offsets[static_cast<std::size_t>(item) + 1] - found.offsets[static_cast<std::size_t>(item)]);
+      ASSERT_EQ(rows.queries,
+                found.offsets[static_cast<std::size_t>(item) + 1] - found.offsets[static_cast<std::size_t>(item)]);
       for (std::int64_t h = 0; h < config().heads; ++h) {
         const Tensor rebuilt = found.record->weights(item, h, 0, rows.queries, 0, rows.keys);
         for (std::int64_t i = 0; i < rows.queries; ++i) {
           const std::string what = join(name_of(site), " item ", item, " head ", h, " query ", i);
           const std::vector<double> weights = expected.row(attention_of(site), item, h, i, rows.keys);
-          ASSERT_NO_FATAL_FAILURE(expect_row(found.result, found.offsets[static_cast<std::size_t>(item)] + i, h, weights, i, item, what));
-          for (std::int64_t j = 0; j < rows.keys; ++j) ASSERT_NEAR(rebuilt.at(i, j), weights[static_cast<std::size_t>(j)], 1e-5) << what;
+          ASSERT_NO_FATAL_FAILURE(
+              expect_row(found.result, found.offsets[static_cast<std::size_t>(item)] + i, h, weights, i, item, what));
+          for (std::int64_t j = 0; j < rows.keys; ++j)
+            ASSERT_NEAR(rebuilt.at(i, j), weights[static_cast<std::size_t>(j)], 1e-5) << what;
         }
         if (rows.queries < 2 || rows.keys < 3) continue;
         const Tensor tile = found.record->weights(item, h, 1, 2, 1, 3);
@@ -190,7 +202,8 @@ TEST_P(Statistics, AreTheSameStepByStep) {
         const std::vector<double> weights = expected.row(attention_of(site), 1, h, position, seen);
         ASSERT_NO_FATAL_FAILURE(expect_row(found.result, 0, h, weights, position, 1, what));
         const Tensor rebuilt = found.record->weights(0, h, 0, 1, 0, seen);
-        for (std::int64_t j = 0; j < seen; ++j) ASSERT_NEAR(rebuilt.at(0, j), weights[static_cast<std::size_t>(j)], 1e-5) << what;
+        for (std::int64_t j = 0; j < seen; ++j)
+          ASSERT_NEAR(rebuilt.at(0, j), weights[static_cast<std::size_t>(j)], 1e-5) << what;
       }
     }
   }
@@ -210,7 +223,8 @@ TEST_P(Statistics, LeaveGradientsAlone) {
       tape.backward(sum(multiply(rows, rows)));
     }
     for (Parameter& parameter : model.parameters())
-      if (const Tensor gradient = tape.gradient(parameter.value); gradient.defined()) all.push_back(gradient.to_vector());
+      if (const Tensor gradient = tape.gradient(parameter.value); gradient.defined())
+        all.push_back(gradient.to_vector());
     return all;
   };
   StatisticsRecorder statistics;
@@ -222,7 +236,8 @@ TEST_P(Statistics, LeaveGradientsAlone) {
 
 INSTANTIATE_TEST_SUITE_P(All, Statistics, testing::ValuesIn(all_families()), [](const auto& family) {
   std::string name = family.param.name.substr(0, family.param.name.find_first_of(":,"));
-  std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   return name;
 });
 
@@ -267,9 +282,10 @@ TEST(StatisticsProbes, ShareOneRun) {
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(both[i].heads, alone[i].heads);
     EXPECT_EQ(both[i].top_keys, alone[i].top_keys);
-    for (Tensor StatisticsResult::*values : {&StatisticsResult::entropy, &StatisticsResult::distance, &StatisticsResult::first, &StatisticsResult::self,
-                                             &StatisticsResult::previous, &StatisticsResult::sink, &StatisticsResult::list_mass,
-                                             &StatisticsResult::top_weights, &StatisticsResult::log_sum_exp}) {
+    for (Tensor StatisticsResult::*values :
+         {&StatisticsResult::entropy, &StatisticsResult::distance, &StatisticsResult::first, &StatisticsResult::self,
+          &StatisticsResult::previous, &StatisticsResult::sink, &StatisticsResult::list_mass,
+          &StatisticsResult::top_weights, &StatisticsResult::log_sum_exp}) {
       ASSERT_EQ((both[i].*values).defined(), (alone[i].*values).defined());
       if (!(alone[i].*values).defined()) continue;
       EXPECT_EQ((both[i].*values).to_vector(), (alone[i].*values).to_vector());

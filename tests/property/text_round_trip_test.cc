@@ -12,7 +12,8 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 
 std::string random_text(Random& random, std::uint64_t longest) {
-  static constexpr char32_t starts[] = {0x20, 0x61, 0x30, 0xE0, 0x300, 0x3B1, 0x4E00, 0x3040, 0xAC00, 0xFF00, 0x1F600, 0x20000};
+  static constexpr char32_t starts[] = {0x20,   0x61,   0x30,   0xE0,   0x300,   0x3B1,
+                                        0x4E00, 0x3040, 0xAC00, 0xFF00, 0x1F600, 0x20000};
   std::string text;
   for (std::uint64_t n = random.below(longest + 1); n > 0; --n) {
     if (random.below(4) == 0) {
@@ -28,7 +29,8 @@ std::string random_bytes(Random& random, std::uint64_t longest) {
   std::string bytes;
   for (std::uint64_t n = random.below(longest + 1); n > 0; --n) {
     // Bytes that make and break characters, more often than chance would.
-    static constexpr unsigned char often[] = {0x61, 0x80, 0xBF, 0xC2, 0xE0, 0xA0, 0xED, 0x9F, 0xF0, 0x90, 0xF4, 0x8F, 0xE4, 0xBD};
+    static constexpr unsigned char often[] = {0x61, 0x80, 0xBF, 0xC2, 0xE0, 0xA0, 0xED,
+                                              0x9F, 0xF0, 0x90, 0xF4, 0x8F, 0xE4, 0xBD};
     bytes += static_cast<char>(random.below(4) == 0 ? random.below(256) : often[random.below(std::size(often))]);
   }
   return bytes;
@@ -48,7 +50,8 @@ std::vector<std::shared_ptr<const Tokenizer>> lossless() {
   options.collapse_blanks = false;
   options.vocabulary_size = 1020;
   options.control_symbols = {"<2en>"};
-  std::vector<std::shared_ptr<const Tokenizer>> all{byte_tokenizer(Normalisation::none, {"<2en>"}), byte_tokenizer(Normalisation::nfkc)};
+  std::vector<std::shared_ptr<const Tokenizer>> all{byte_tokenizer(Normalisation::none, {"<2en>"}),
+                                                    byte_tokenizer(Normalisation::nfkc)};
   for (const char* type : {"unigram", "bpe"}) {
     options.model_type = type;
     options.normalisation = type[0] == 'u' ? Normalisation::none : Normalisation::nfc;
@@ -92,8 +95,9 @@ TEST(RoundTrip, StreamsEqualWholeDecodingForAnyIds) {
     for (int round = 0; round < 500; ++round) {
       Ids ids;
       for (std::uint64_t n = random.below(20); n > 0; --n)
-        ids.push_back(static_cast<std::int32_t>(random.below(random.below(2) == 0 ? 264 : static_cast<std::uint64_t>(t->size())) %
-                                                static_cast<std::uint64_t>(t->size())));
+        ids.push_back(
+            static_cast<std::int32_t>(random.below(random.below(2) == 0 ? 264 : static_cast<std::uint64_t>(t->size())) %
+                                      static_cast<std::uint64_t>(t->size())));
       StreamDecoder stream(*t);
       std::string text;
       for (const std::int32_t id : ids) {
@@ -112,7 +116,12 @@ std::size_t first_invalid(std::string_view bytes) {
   std::size_t at = 0;
   while (at < bytes.size()) {
     const auto lead = static_cast<unsigned char>(bytes[at]);
-    const std::size_t length = lead < 0x80 ? 1 : lead < 0xC0 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF8 ? 4 : 0;
+    const std::size_t length = lead < 0x80   ? 1
+                               : lead < 0xC0 ? 0
+                               : lead < 0xE0 ? 2
+                               : lead < 0xF0 ? 3
+                               : lead < 0xF8 ? 4
+                                             : 0;
     if (length == 0 || at + length > bytes.size()) return at;
     char32_t value = length == 1 ? lead : lead & (0x7F >> length);
     for (std::size_t i = 1; i < length; ++i) {
@@ -157,10 +166,17 @@ TEST(CorpusProperty, PackedOrPlainInPiecesOrWhole) {
     std::string packed = bytes;
     const std::size_t cut = static_cast<std::size_t>(random.below(bytes.size()));
     switch (random.below(4)) {
-      case 1: packed = gzipped(bytes); break;
-      case 2: packed = xz_packed(bytes); break;
-      case 3: packed = gzipped(bytes.substr(0, cut)) + gzipped(bytes.substr(cut)); break;
-      default: break;
+      case 1:
+        packed = gzipped(bytes);
+        break;
+      case 2:
+        packed = xz_packed(bytes);
+        break;
+      case 3:
+        packed = gzipped(bytes.substr(0, cut)) + gzipped(bytes.substr(cut));
+        break;
+      default:
+        break;
     }
     const Lines lines = read_lines(files.put("lines", packed));
     ASSERT_EQ(lines.lines, expected);

@@ -118,7 +118,8 @@ TEST_F(TrainRunTest, ResumedRunHasTheSameBits) {
   EXPECT_EQ(weights_of(at("pieces") / "last"), weights_of(at("whole") / "last"));
   EXPECT_EQ(weights_of(at("pieces") / "best"), weights_of(at("whole") / "best"));
   EXPECT_EQ(weights_of(at("pieces") / "final"), weights_of(at("whole") / "final"));
-  const SafetensorsFile state(at("pieces") / "last" / "state.safetensors"), whole_state(at("whole") / "last" / "state.safetensors");
+  const SafetensorsFile state(at("pieces") / "last" / "state.safetensors"),
+      whole_state(at("whole") / "last" / "state.safetensors");
   ASSERT_GT(state.entries().size(), 10u);
   for (const SafetensorsEntry& entry : whole_state.entries())
     EXPECT_EQ(state.tensor(entry.name).to_vector(), whole_state.tensor(entry.name).to_vector()) << entry.name;
@@ -162,7 +163,8 @@ TEST_F(TrainRunTest, AccumulatedHalvesEqualTheWhole) {
   LossSums halves_sums;
   for (const std::size_t begin : {std::size_t{0}, std::size_t{7}}) {
     const std::size_t count = begin == 0 ? 7 : 13;
-    halves_sums += halves.backward(make_batch(data.train, std::span(items).subspan(begin, count), data.first, data.end), factor, 0);
+    halves_sums += halves.backward(make_batch(data.train, std::span(items).subspan(begin, count), data.first, data.end),
+                                   factor, 0);
   }
   EXPECT_EQ(whole_sums.labels, halves_sums.labels);
   EXPECT_NEAR(whole_sums.smoothed, halves_sums.smoothed, 1e-3);
@@ -170,7 +172,8 @@ TEST_F(TrainRunTest, AccumulatedHalvesEqualTheWhole) {
   double difference = 0;
   for (std::size_t i = 0; i < whole.gradients().size(); ++i)
     for (std::int64_t j = 0; j < whole.gradients()[i].elements(); ++j)
-      difference = std::max(difference, std::abs(double{whole.gradients()[i].data()[j]} - halves.gradients()[i].data()[j]));
+      difference =
+          std::max(difference, std::abs(double{whole.gradients()[i].data()[j]} - halves.gradients()[i].data()[j]));
   EXPECT_LT(difference, 1e-6);
 }
 
@@ -222,13 +225,18 @@ max_positions = 16
 [train]
 rate = 1e-2
 )";
-  const TrainResult lines = train(recipe("[data]\ntask = \"lines\"\ntrain = \"text\"\nvalid_lines = 20\n[tokenizer]\nkind = \"character\"" + model +
-                                         "epochs = 4\nbatch_items = 16\n"), options("lines"));
+  const TrainResult lines =
+      train(recipe("[data]\ntask = \"lines\"\ntrain = \"text\"\nvalid_lines = 20\n[tokenizer]\nkind = \"character\"" +
+                   model + "epochs = 4\nbatch_items = 16\n"),
+            options("lines"));
   // One choice of two for 7 tokens.
   EXPECT_NEAR(lines.best->loss, std::log(2.0) / 7, 0.02);
   EXPECT_EQ(load_model_folder(lines.final_folder).task.lines, true);
-  const TrainResult blocks = train(recipe("[data]\ntask = \"blocks\"\ntrain = \"text\"\nvalid_share = 0.1\nblock = 14\n[tokenizer]\nkind = \"character\"\nspecials = false" +
-                                          model + "steps = 120\nbatch_items = 8\nvalidate_every = 60\n"), options("blocks"));
+  const TrainResult blocks = train(
+      recipe(
+          "[data]\ntask = \"blocks\"\ntrain = \"text\"\nvalid_share = 0.1\nblock = 14\n[tokenizer]\nkind = \"character\"\nspecials = false" +
+          model + "steps = 120\nbatch_items = 8\nvalidate_every = 60\n"),
+      options("blocks"));
   EXPECT_LT(blocks.best->loss, 0.35);
   EXPECT_EQ(load_model_folder(blocks.final_folder).task.lines, false);
 }
@@ -241,16 +249,19 @@ TEST_F(TrainRunTest, ImagesLearn) {
     const bool lower = random.below(2) == 1;
     labels += static_cast<char>(lower);
     for (int y = 0; y < 8; ++y)
-      for (int x = 0; x < 8; ++x) pixels += static_cast<char>((y >= 4) == lower ? 100 + random.below(100) : random.below(60));
+      for (int x = 0; x < 8; ++x)
+        pixels += static_cast<char>((y >= 4) == lower ? 100 + random.below(100) : random.below(60));
   }
   write_text(at("images"), std::string("\0\0\x08\x03\0\0\0\xc8\0\0\0\x08\0\0\0\x08", 16) + pixels);
   write_text(at("labels"), std::string("\0\0\x08\x01\0\0\0\xc8", 8) + labels);
   for (const std::string pooling : {"class_token", "mean"}) {
-    const TrainResult result = train(recipe("[data]\ntask = \"images\"\ntrain = [\"images\", \"labels\"]\nvalid_lines = 40\npatch = 4\nshift = 0.5\nrotation = 5\n"
-                                            "[model]\nencoder_layers = 1\nwidth = 16\nheads = 2\ninner_width = 16\npositions = \"learned\"\nmax_positions = 5\n" +
-                                            std::string(pooling == "class_token" ? "class_token = true\n" : "") + "pooling = \"" + pooling +
-                                            "\"\n[train]\nepochs = 8\nbatch_items = 16\nrate = 1e-2\n[validation]\nbest = \"accuracy\"\n"),
-                                     options(pooling));
+    const TrainResult result = train(
+        recipe(
+            "[data]\ntask = \"images\"\ntrain = [\"images\", \"labels\"]\nvalid_lines = 40\npatch = 4\nshift = 0.5\nrotation = 5\n"
+            "[model]\nencoder_layers = 1\nwidth = 16\nheads = 2\ninner_width = 16\npositions = \"learned\"\nmax_positions = 5\n" +
+            std::string(pooling == "class_token" ? "class_token = true\n" : "") + "pooling = \"" + pooling +
+            "\"\n[train]\nepochs = 8\nbatch_items = 16\nrate = 1e-2\n[validation]\nbest = \"accuracy\"\n"),
+        options(pooling));
     EXPECT_EQ(result.best->token_accuracy, 1.0) << pooling;
     EXPECT_EQ(load_model_folder(result.final_folder).task.classes.size(), 2u);
   }
@@ -258,7 +269,10 @@ TEST_F(TrainRunTest, ImagesLearn) {
 
 TEST_F(TrainRunTest, EarlyStop) {
   // Nothing is exact so early: the validation after step 2 stays the best, and those after 4 and 6 use up the patience.
-  const TrainResult result = train(recipe(copy_recipe + "steps = 400\nvalidate_every = 2\npatience = 2\n[validation]\nbest = \"exact\"\ndecode = 3\n"), options("run"));
+  const TrainResult result =
+      train(recipe(copy_recipe +
+                   "steps = 400\nvalidate_every = 2\npatience = 2\n[validation]\nbest = \"exact\"\ndecode = 3\n"),
+            options("run"));
   EXPECT_EQ(result.end, TrainEnd::early_stop);
   EXPECT_EQ(result.step, 6);
   EXPECT_EQ(result.best->step, 2);
@@ -296,11 +310,14 @@ TEST_F(TrainRunTest, FinalModelIsAFolderOfItsOwnWithHalfTheBytes) {
     EXPECT_EQ(result.final_folder, at(run) / "final");
     EXPECT_FALSE(fs::is_symlink(fs::symlink_status(result.final_folder)));
     EXPECT_FALSE(fs::exists(result.final_folder / "state.safetensors"));
-    for (const SafetensorsEntry& entry : SafetensorsFile(result.final_folder / "model.safetensors").entries()) EXPECT_EQ(entry.type, NumberType::float16);
-    for (const SafetensorsEntry& entry : SafetensorsFile(at(run) / "last" / "model.safetensors").entries()) EXPECT_EQ(entry.type, NumberType::float32);
+    for (const SafetensorsEntry& entry : SafetensorsFile(result.final_folder / "model.safetensors").entries())
+      EXPECT_EQ(entry.type, NumberType::float16);
+    for (const SafetensorsEntry& entry : SafetensorsFile(at(run) / "last" / "model.safetensors").entries())
+      EXPECT_EQ(entry.type, NumberType::float32);
     EXPECT_EQ(result.final_scores.has_value(), average != "0");
     if (average == "2") continue;
-    const std::vector<float> full = weights_of(at(run) / (average == "0" ? "best" : "last")), half = weights_of(result.final_folder);
+    const std::vector<float> full = weights_of(at(run) / (average == "0" ? "best" : "last")),
+                             half = weights_of(result.final_folder);
     ASSERT_EQ(full.size(), half.size());
     bool rounded = false;
     for (std::size_t i = 0; i < full.size(); ++i) {
@@ -328,7 +345,8 @@ TEST_F(TrainRunTest, StartsFromTheWeightsOfAModel) {
   const TrainResult result = train(recipe(still + "steps = 21\naverage = 1\nweights = \"float32\"\n"), second);
   const std::vector<float> first = weights_of(at("first") / "final");
   EXPECT_EQ(weights_of(result.final_folder), first);
-  EXPECT_EQ(load_model_folder(result.final_folder).target->fingerprint(), load_model_folder(at("first") / "final").target->fingerprint());
+  EXPECT_EQ(load_model_folder(result.final_folder).target->fingerprint(),
+            load_model_folder(at("first") / "final").target->fingerprint());
   // A run of its own: its steps are counted from the first, and it is resumed like any other.
   TrainOptions third = options("third");
   third.start_from = second.start_from;
@@ -345,7 +363,8 @@ TEST_F(TrainRunTest, StartsFromTheWeightsOfAModel) {
   EXPECT_NE(weights_of(at("whole") / "last"), first);
 
   third.start_from = second.start_from;
-  EXPECT_THROW((void)train(recipe(copy_recipe + "epochs = 2\n"), third), Error) << "resumed, and started from something else";
+  EXPECT_THROW((void)train(recipe(copy_recipe + "epochs = 2\n"), third), Error)
+      << "resumed, and started from something else";
   std::string wider = copy_recipe;
   wider.replace(wider.find("inner_width = 64"), 16, "inner_width = 96");
   TrainOptions fourth = options("fourth");
@@ -553,7 +572,8 @@ TEST_F(TrainRunTest, FullDiskLeavesThePreviousCheckpoint) {
   EXPECT_EQ(error.kind(), ErrorKind::file);
   EXPECT_EQ(fs::read_symlink(at("run") / "last").filename(), "step-00000002");
   EXPECT_FALSE(weights_of(at("run") / "last").empty());
-  for (const auto& entry : fs::recursive_directory_iterator(at("run"))) EXPECT_NE(entry.path().extension(), ".partial") << entry.path();
+  for (const auto& entry : fs::recursive_directory_iterator(at("run")))
+    EXPECT_NE(entry.path().extension(), ".partial") << entry.path();
   TrainOptions again = options("run");
   again.resume = true;
   EXPECT_EQ(train(made, again).step, 8);
@@ -570,7 +590,8 @@ TEST_F(TrainRunTest, HugeModelsAreRefusedBeforeTheyAreMade) {
   set("width", "8192");
   set("inner_width", "1048576");
   const Recipe made = recipe(text + "steps = 30\n");
-  for (const Error& error : {error_of([&] { (void)plan_training(made, options("run")); }), error_of([&] { (void)train(made, options("run")); })}) {
+  for (const Error& error : {error_of([&] { (void)plan_training(made, options("run")); }),
+                             error_of([&] { (void)train(made, options("run")); })}) {
     EXPECT_EQ(error.kind(), ErrorKind::config);
     expect_in("parameters", error.what());
     expect_in("MiB", error.what());
@@ -602,7 +623,8 @@ TEST_F(TrainRunTest, PlanFindsThePeakOfMemory) {
     std::string text = copy_recipe;
     return text.replace(text.find(old_line), old_line.size(), new_line);
   };
-  for (const std::string& text : {changed("width = 32", "width = 256"), changed("batch_tokens = 200", "batch_tokens = 3000")}) {
+  for (const std::string& text :
+       {changed("width = 32", "width = 256"), changed("batch_tokens = 200", "batch_tokens = 3000")}) {
     Peak peak;
     TrainOptions watched = options("run");
     watched.overwrite = true;
@@ -678,7 +700,8 @@ TEST(TrainKillDeathTest, LeavesAWholeCheckpointAndResumesToTheSameBits) {
   (void)train(made, options);
   EXPECT_EQ(weights_of(folder / "run" / "last"), weights_of(folder / "whole" / "last"));
   EXPECT_EQ(weights_of(folder / "run" / "final"), weights_of(folder / "whole" / "final"));
-  for (const auto& entry : fs::recursive_directory_iterator(folder / "run")) EXPECT_NE(entry.path().extension(), ".partial") << entry.path();
+  for (const auto& entry : fs::recursive_directory_iterator(folder / "run"))
+    EXPECT_NE(entry.path().extension(), ".partial") << entry.path();
   fs::remove_all(folder);
 }
 

@@ -21,12 +21,17 @@ class EditedTextbook {
       const Model& from = edit.model.empty() ? model : *others.at(edit.model);
       if (edit.kind == EditKind::freeze) own_.insert(own.begin(), own.end());
       if (edit.kind == EditKind::patch && edit.texts.empty()) sources_[edit.name] = {record(from, input_)};
-      if (edit.kind == EditKind::patch && !edit.texts.empty()) sources_[edit.name] = {record(from, text(edit.texts[0]))};
+      if (edit.kind == EditKind::patch && !edit.texts.empty())
+        sources_[edit.name] = {record(from, text(edit.texts[0]))};
       if (edit.kind == EditKind::mean)
         for (const EditText& each : edit.texts) sources_[edit.name].push_back(record(from, text(each)));
     }
-    textbook_.visit = [this](const std::string& site, Matrix& rows, const std::vector<std::int64_t>& offsets) { visit(site, rows, offsets); };
-    textbook_.deviation = [this](const std::string& site, std::size_t row, double own_value) { return deviation(site, row, own_value); };
+    textbook_.visit = [this](const std::string& site, Matrix& rows, const std::vector<std::int64_t>& offsets) {
+      visit(site, rows, offsets);
+    };
+    textbook_.deviation = [this](const std::string& site, std::size_t row, double own_value) {
+      return deviation(site, row, own_value);
+    };
     textbook_.score = [this](const ScorePlace& place, double score) { return this->score(place, score); };
     textbook_.lock = [this](const ScorePlace& place) { return lock(place); };
   }
@@ -44,7 +49,8 @@ class EditedTextbook {
 
   static Matrix run(Transformer& textbook, const Model& model, const EditInput& input) {
     if (!model.config().decoder) return textbook.logits(textbook.encode(input.source), input.source.offsets);
-    if (!model.config().encoder) return textbook.logits(textbook.decode(input.target, nullptr, {}), input.target.offsets);
+    if (!model.config().encoder)
+      return textbook.logits(textbook.decode(input.target, nullptr, {}), input.target.offsets);
     const Matrix memory = textbook.encode(input.source);
     return textbook.logits(textbook.decode(input.target, &memory, input.source.offsets), input.target.offsets);
   }
@@ -52,7 +58,9 @@ class EditedTextbook {
   static Sites record(const Model& model, const EditInput& input) {
     Sites sites;
     Transformer textbook(model);
-    textbook.visit = [&](const std::string& site, Matrix& rows, const std::vector<std::int64_t>& offsets) { sites[site] = {rows, offsets}; };
+    textbook.visit = [&](const std::string& site, Matrix& rows, const std::vector<std::int64_t>& offsets) {
+      sites[site] = {rows, offsets};
+    };
     textbook.deviation = [&](const std::string& site, std::size_t row, double own_value) {
       Held& held = sites[site];
       held.offsets = site.starts_with("encoder") ? input.source.offsets : input.target.offsets;
@@ -90,13 +98,15 @@ class EditedTextbook {
   }
   static bool holds(const std::vector<PositionRange>& ranges, std::int64_t position) {
     bool found = ranges.empty();
-    for (const PositionRange& range : ranges) found |= position == range.begin || (position > range.begin && position < range.end);
+    for (const PositionRange& range : ranges)
+      found |= position == range.begin || (position > range.begin && position < range.end);
     return found;
   }
   static std::vector<std::int64_t> all_of(const std::vector<PositionRange>& ranges) {
     std::vector<std::int64_t> list;
     for (const PositionRange& range : ranges)
-      for (std::int64_t position = range.begin; position < (range.end == 0 ? range.begin + 1 : std::min<std::int64_t>(range.end, 99)); ++position)
+      for (std::int64_t position = range.begin;
+           position < (range.end == 0 ? range.begin + 1 : std::min<std::int64_t>(range.end, 99)); ++position)
         list.push_back(position);
     return list;
   }
@@ -109,7 +119,8 @@ class EditedTextbook {
   }
 
   // The row that stands in for one, or nothing.
-  std::vector<double> other_row(const Edit& edit, const std::string& site, std::int64_t item, std::int64_t position) const {
+  std::vector<double> other_row(const Edit& edit, const std::string& site, std::int64_t item,
+                                std::int64_t position) const {
     const auto& sources = sources_.at(edit.name);
     if (edit.kind == EditKind::patch) {
       const Held& held = sources[0].at(site);
@@ -117,7 +128,8 @@ class EditedTextbook {
       const std::vector<std::int64_t> to_list = all_of(edit.positions), from_list = all_of(edit.from_positions);
       for (std::size_t i = 0; i < from_list.size(); ++i)
         if (to_list[i] == position) from = from_list[i];
-      return held.rows[static_cast<std::size_t>((edit.texts.empty() ? held.offsets[static_cast<std::size_t>(item)] : 0) + from)];
+      return held.rows[static_cast<std::size_t>(
+          (edit.texts.empty() ? held.offsets[static_cast<std::size_t>(item)] : 0) + from)];
     }
     std::vector<double> mean;
     double count = 0;
@@ -164,7 +176,8 @@ class EditedTextbook {
     const auto [item, position] = place_of(row, offsets);
     for (const Edit& edit : edits_.list()) {
       if (!holds(edit.items, item) || !holds(edit.positions, position)) continue;
-      if (edit.kind == EditKind::freeze && (named(edit, site) || beginning(edit, site))) own_value = own_.at(site).rows[row][0];
+      if (edit.kind == EditKind::freeze && (named(edit, site) || beginning(edit, site)))
+        own_value = own_.at(site).rows[row][0];
       if (edit.kind == EditKind::patch && named(edit, site)) own_value = other_row(edit, site, item, position)[0];
     }
     return own_value;
@@ -177,8 +190,8 @@ class EditedTextbook {
   }
 
   bool names_score(const Edit& edit, const ScorePlace& place) const {
-    return named(edit, place.attention) && holds(edit.items, place.item) && holds(edit.heads, place.head) && holds(edit.positions, place.query) &&
-           holds(edit.keys, place.key);
+    return named(edit, place.attention) && holds(edit.items, place.item) && holds(edit.heads, place.head) &&
+           holds(edit.positions, place.query) && holds(edit.keys, place.key);
   }
 
   double score(const ScorePlace& place, double score) const {
@@ -190,7 +203,8 @@ class EditedTextbook {
     }
     for (const Edit& edit : edits_.list()) {
       if (!names_score(edit, place)) continue;
-      const bool hidden = edit.kind == EditKind::forbid || edit.kind == EditKind::evict || (edit.kind == EditKind::cut && !edit.keys.empty()) ||
+      const bool hidden = edit.kind == EditKind::forbid || edit.kind == EditKind::evict ||
+                          (edit.kind == EditKind::cut && !edit.keys.empty()) ||
                           (edit.kind == EditKind::window && place.query - place.key >= edit.size);
       if (hidden) return -std::numeric_limits<double>::infinity();
     }

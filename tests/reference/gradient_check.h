@@ -40,7 +40,8 @@ inline double weighted_sum(const Values& y, const Values& coefficients) {
 }
 
 // d weighted_sum(f(inputs)) / d inputs[which], element by element.
-inline Values central_difference(const Textbook& f, std::vector<Values> inputs, std::size_t which, const Values& coefficients) {
+inline Values central_difference(const Textbook& f, std::vector<Values> inputs, std::size_t which,
+                                 const Values& coefficients) {
   constexpr double step = 1e-5;
   Values gradient;
   for (double& element : inputs[which]) {
@@ -55,7 +56,8 @@ inline Values central_difference(const Textbook& f, std::vector<Values> inputs, 
   return gradient;
 }
 
-inline void expect_near(const std::vector<float>& found, const Values& expected, double tolerance, const std::string& what) {
+inline void expect_near(const std::vector<float>& found, const Values& expected, double tolerance,
+                        const std::string& what) {
   ASSERT_EQ(found.size(), expected.size()) << what;
   double largest = 1;
   for (double value : expected) largest = std::max(largest, std::abs(value));
@@ -121,7 +123,8 @@ inline void check_gradients(const std::vector<Input>& inputs, const Operation& o
       if (!use.watched[which]) continue;
       Values wanted = gradients[which];
       for (double& value : wanted) value = value * use.times + (use.given_gradients ? 0.5 : 0);
-      expect_near(tape.gradient(leaves[which]).to_vector(), wanted, tolerance, join(use.name, ", gradient of input ", which));
+      expect_near(tape.gradient(leaves[which]).to_vector(), wanted, tolerance,
+                  join(use.name, ", gradient of input ", which));
       if (testing::Test::HasFatalFailure()) return;
       if (use.given_gradients)
         expect_near(given[which].to_vector(), wanted, tolerance, join(use.name, ", tensor given for input ", which));

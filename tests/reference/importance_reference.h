@@ -62,7 +62,8 @@ class Textbook {
       const auto logit = [&](std::int32_t label) {
         double sum = transformer_.values("classifier.bias")[static_cast<std::size_t>(label)];
         for (std::size_t i = 0; i < pooled.size(); ++i)
-          sum += transformer_.values("classifier.weight")[static_cast<std::size_t>(label) * pooled.size() + i] * pooled[i];
+          sum +=
+              transformer_.values("classifier.weight")[static_cast<std::size_t>(label) * pooled.size() + i] * pooled[i];
         return sum;
       };
       return logit(target_.token) - (kind == Target::Kind::class_difference ? logit(target_.other) : 0);
@@ -85,12 +86,15 @@ class Textbook {
   const Target target_;
 };
 
-inline std::string attention_name(const HeadPlace& head) { return name_of(HeadPlace{head.stack, head.layer, head.part, -1}); }
+inline std::string attention_name(const HeadPlace& head) {
+  return name_of(HeadPlace{head.stack, head.layer, head.part, -1});
+}
 
 // Scores and values that a textbook run met.
 struct Seen {
-  std::map<std::string, std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, double>> scores;  // head, query, key
-  std::map<std::string, Matrix> rows;                                                                    // of sites
+  std::map<std::string, std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, double>>
+      scores;                          // head, query, key
+  std::map<std::string, Matrix> rows;  // of sites
 };
 
 inline Seen look(Textbook& textbook, double* value = nullptr) {
@@ -98,7 +102,9 @@ inline Seen look(Textbook& textbook, double* value = nullptr) {
   textbook.transformer().score = [&](const ScorePlace& place, double score) {
     return seen.scores[place.attention][{place.head, place.query, place.key}] = score;
   };
-  textbook.transformer().visit = [&](const std::string& site, Matrix& rows, const std::vector<std::int64_t>&) { seen.rows[site] = rows; };
+  textbook.transformer().visit = [&](const std::string& site, Matrix& rows, const std::vector<std::int64_t>&) {
+    seen.rows[site] = rows;
+  };
   const double found = textbook.run();
   if (value) *value = found;
   textbook.transformer().score = nullptr;
@@ -107,7 +113,8 @@ inline Seen look(Textbook& textbook, double* value = nullptr) {
 }
 
 // Weights of one row of a head; with `cut`, as if that key were not there.
-inline std::map<std::int64_t, double> weights_of(const Seen& seen, const HeadPlace& head, std::int64_t query, std::int64_t cut = -1) {
+inline std::map<std::int64_t, double> weights_of(const Seen& seen, const HeadPlace& head, std::int64_t query,
+                                                 std::int64_t cut = -1) {
   std::map<std::int64_t, double> weights;
   double largest = -std::numeric_limits<double>::infinity(), sum = 0;
   for (const auto& [place, score] : seen.scores.at(attention_name(head)))
@@ -121,7 +128,8 @@ inline std::map<std::int64_t, double> weights_of(const Seen& seen, const HeadPla
 }
 
 // The derivative of the target along a change of what some columns hold at a site: (f(h) - f(-h)) / 2h.
-inline double derivative(Textbook& textbook, const std::string& site, const std::function<void(Matrix&, double)>& change) {
+inline double derivative(Textbook& textbook, const std::string& site,
+                         const std::function<void(Matrix&, double)>& change) {
   constexpr double step = 1e-5;
   const auto at = [&](double amount) {
     textbook.transformer().visit = [&](const std::string& name, Matrix& rows, const std::vector<std::int64_t>&) {

@@ -145,11 +145,11 @@ inline double read_length(std::int64_t width, double fields) { return std::sqrt(
 struct InductionModel {
   Model model;
   std::int64_t vocabulary, positions;
-  PlantedHead first{StackKind::decoder, 0, Part::self, 0};      // looks at position 0: a sink
-  PlantedHead self{StackKind::decoder, 0, Part::self, 1};       // looks at its own position
+  PlantedHead first{StackKind::decoder, 0, Part::self, 0};  // looks at position 0: a sink
+  PlantedHead self{StackKind::decoder, 0, Part::self, 1};   // looks at its own position
   PlantedHead previous{StackKind::decoder, 0, Part::self, 2};
-  PlantedHead uniform{StackKind::decoder, 0, Part::self, 3};    // looks at all alike
-  PlantedHead same{StackKind::decoder, 1, Part::self, 0};       // at all occurrences of its own token, itself included
+  PlantedHead uniform{StackKind::decoder, 0, Part::self, 3};  // looks at all alike
+  PlantedHead same{StackKind::decoder, 1, Part::self, 0};     // at all occurrences of its own token, itself included
   PlantedHead induction{StackKind::decoder, 1, Part::self, 1};
   PlantedHead noise{StackKind::decoder, 1, Part::self, 2};
   PlantedHead other_noise{StackKind::decoder, 1, Part::self, 3};
@@ -226,7 +226,7 @@ struct QuietModel {
   std::int64_t vocabulary, positions;
   std::int32_t cue = 5, answer = 7;
   PlantedHead silent{StackKind::decoder, 0, Part::self, 0};
-  PlantedHead loud{StackKind::decoder, 0, Part::self, 1};       // the token before
+  PlantedHead loud{StackKind::decoder, 0, Part::self, 1};  // the token before
   PlantedHead quiet{StackKind::decoder, 0, Part::self, 2};
   PlantedHead noise{StackKind::decoder, 0, Part::self, 3};
 };

@@ -39,7 +39,9 @@ inline std::vector<NamedConfig> all_families() {
     all.push_back({name, config});
   };
   const auto encoder = [](TransformerConfig& config) { config.encoder = StackConfig{.layers = 2, .vocabulary = 19}; };
-  const auto decoder = [](TransformerConfig& config) { config.decoder = StackConfig{.layers = 2, .vocabulary = 19, .causal = true}; };
+  const auto decoder = [](TransformerConfig& config) {
+    config.decoder = StackConfig{.layers = 2, .vocabulary = 19, .causal = true};
+  };
   add("original: post-norm, sinusoidal, shared table", [&](TransformerConfig& c) {
     encoder(c), decoder(c);
     c.norm_place = NormPlace::post;
@@ -133,7 +135,8 @@ inline TokenBatch random_tokens(const std::vector<std::int64_t>& lengths, std::i
   TokenBatch batch;
   for (const std::int64_t length : lengths) {
     std::vector<std::int32_t> ids;
-    for (std::int64_t i = 0; i < length; ++i) ids.push_back(static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(vocabulary))));
+    for (std::int64_t i = 0; i < length; ++i)
+      ids.push_back(static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(vocabulary))));
     batch.append(ids);
   }
   return batch;

@@ -50,12 +50,16 @@ inline Row rms_norm(const Row& x, const Row& gain, double epsilon) {
 
 inline double activated(Activation kind, double x) {
   switch (kind) {
-    case Activation::none: return x;
-    case Activation::relu: return x > 0 ? x : 0;
-    case Activation::gelu: return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return x > 0 ? x : 0;
+    case Activation::gelu:
+      return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
     case Activation::gelu_tanh:
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-    case Activation::silu: return x / (1 + std::exp(-x));
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
   }
   return x;
 }

@@ -51,9 +51,12 @@ class Transformer {
   // The weight of a score where it is not to come from the softmax; negative elsewhere. The others share what is left.
   std::function<double(const ScorePlace& place)> lock;
 
-  Matrix encode(const TokenBatch& tokens) { return stack("encoder", *config_.encoder, embed("encoder", *config_.encoder, tokens), tokens.offsets, nullptr, {}); }
+  Matrix encode(const TokenBatch& tokens) {
+    return stack("encoder", *config_.encoder, embed("encoder", *config_.encoder, tokens), tokens.offsets, nullptr, {});
+  }
 
-  Matrix encode_features(const Matrix& features, const std::vector<std::int64_t>& offsets, std::vector<std::int64_t>* with_token = nullptr) {
+  Matrix encode_features(const Matrix& features, const std::vector<std::int64_t>& offsets,
+                         std::vector<std::int64_t>* with_token = nullptr) {
     Matrix x;
     std::vector<std::int64_t> starts{0};
     for (std::size_t item = 0; item + 1 < offsets.size(); ++item) {
@@ -72,7 +75,8 @@ class Transformer {
   }
 
   Matrix decode(const TokenBatch& tokens, const Matrix* memory, const std::vector<std::int64_t>& memory_offsets) {
-    return stack("decoder", *config_.decoder, embed("decoder", *config_.decoder, tokens), tokens.offsets, memory, memory_offsets);
+    return stack("decoder", *config_.decoder, embed("decoder", *config_.decoder, tokens), tokens.offsets, memory,
+                 memory_offsets);
   }
 
   Matrix logits(const Matrix& states, const std::vector<std::int64_t>& offsets = {}) {
@@ -95,7 +99,8 @@ class Transformer {
     const auto dim = static_cast<std::size_t>(config_.head_width());
     for (const auto& row : head_output) {
       std::vector<double> only(row.size(), 0);
-      for (std::size_t i = 0; i < dim; ++i) only[static_cast<std::size_t>(head) * dim + i] = row[static_cast<std::size_t>(head) * dim + i];
+      for (std::size_t i = 0; i < dim; ++i)
+        only[static_cast<std::size_t>(head) * dim + i] = row[static_cast<std::size_t>(head) * dim + i];
       result.push_back(product(attention_name + ".output.weight", only));
     }
     return result;
@@ -137,7 +142,8 @@ class Transformer {
     if (visit) visit(site, rows, offsets);
   }
 
-  std::vector<double> norm(const std::string& name, const std::string& site, std::size_t row, const std::vector<double>& x) {
+  std::vector<double> norm(const std::string& name, const std::string& site, std::size_t row,
+                           const std::vector<double>& x) {
     const auto& gain = values_.at(name + ".gain");
     const auto n = static_cast<double>(x.size());
     double mean = 0, variance = 0;
@@ -156,11 +162,16 @@ class Transformer {
   }
   double activate(double x) const {
     switch (config_.activation) {
-      case Activation::none: return x;
-      case Activation::relu: return x > 0 ? x : 0;
-      case Activation::gelu: return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
-      case Activation::gelu_tanh: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-      case Activation::silu: return x / (1 + std::exp(-x));
+      case Activation::none:
+        return x;
+      case Activation::relu:
+        return x > 0 ? x : 0;
+      case Activation::gelu:
+        return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
+      case Activation::gelu_tanh:
+        return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+      case Activation::silu:
+        return x / (1 + std::exp(-x));
     }
     return x;
   }
@@ -169,7 +180,8 @@ class Transformer {
     const std::int64_t width = config_.width;
     if (config_.positions == PositionKind::learned) {
       const auto& table = values_.at(name + ".position.weight");
-      for (std::int64_t i = 0; i < width; ++i) row[static_cast<std::size_t>(i)] += table[static_cast<std::size_t>(position * width + i)];
+      for (std::int64_t i = 0; i < width; ++i)
+        row[static_cast<std::size_t>(i)] += table[static_cast<std::size_t>(position * width + i)];
     }
     if (config_.positions == PositionKind::sinusoidal) {
       const auto p = static_cast<double>(position + config_.first_position), d = static_cast<double>(width);
@@ -203,7 +215,8 @@ class Transformer {
     const auto& table = values_.at(embedding_name(name));
     Matrix x;
     for (std::int64_t item = 0; item < tokens.items(); ++item)
-      for (std::int64_t row = tokens.offsets[static_cast<std::size_t>(item)]; row < tokens.offsets[static_cast<std::size_t>(item) + 1]; ++row) {
+      for (std::int64_t row = tokens.offsets[static_cast<std::size_t>(item)];
+           row < tokens.offsets[static_cast<std::size_t>(item) + 1]; ++row) {
         std::vector<double> y(static_cast<std::size_t>(config_.width));
         const auto id = static_cast<std::size_t>(tokens.ids[static_cast<std::size_t>(row)]);
         for (std::size_t i = 0; i < y.size(); ++i) y[i] = table[id * y.size() + i] * config_.embedding_scale;
@@ -216,7 +229,8 @@ class Transformer {
   void rotate(std::vector<double>& head, std::int64_t position) const {
     const std::int64_t turned = config_.rotary_width();
     for (std::int64_t i = 0; i < turned / 2; ++i) {
-      const double angle = static_cast<double>(position) * std::pow(config_.position_base, -2.0 * static_cast<double>(i) / static_cast<double>(turned));
+      const double angle = static_cast<double>(position) *
+                           std::pow(config_.position_base, -2.0 * static_cast<double>(i) / static_cast<double>(turned));
       const bool halves = config_.rotary_pairing == Pairing::halves;
       double& a = head[static_cast<std::size_t>(halves ? i : 2 * i)];
       double& b = head[static_cast<std::size_t>(halves ? i + turned / 2 : 2 * i + 1)];
@@ -241,15 +255,17 @@ class Transformer {
       distance = std::abs(offset);
     }
     if (distance < count / 2) return start + distance;
-    const double place = static_cast<double>(count / 2) + std::log(static_cast<double>(distance) / static_cast<double>(count / 2)) /
-                                                              std::log(static_cast<double>(config_.relative_max_distance) / static_cast<double>(count / 2)) *
-                                                              static_cast<double>(count - count / 2);
+    const double place =
+        static_cast<double>(count / 2) +
+        std::log(static_cast<double>(distance) / static_cast<double>(count / 2)) /
+            std::log(static_cast<double>(config_.relative_max_distance) / static_cast<double>(count / 2)) *
+            static_cast<double>(count - count / 2);
     return start + std::min<std::int64_t>(static_cast<std::int64_t>(place), count - 1);
   }
 
   // x asks, memory answers: one function for self- and cross-attention.
-  Matrix attention(const std::string& name, std::int64_t layer, const std::string& stack_name, const StackConfig& stack, bool cross,
-                   const Matrix& x, const std::vector<std::int64_t>& offsets, const Matrix& memory,
+  Matrix attention(const std::string& name, std::int64_t layer, const std::string& stack_name, const StackConfig& stack,
+                   bool cross, const Matrix& x, const std::vector<std::int64_t>& offsets, const Matrix& memory,
                    const std::vector<std::int64_t>& memory_offsets) {
     const std::int64_t heads = config_.heads, key_heads = config_.key_head_count(), dim = config_.head_width();
     Matrix queries, keys, values;
@@ -282,7 +298,8 @@ class Transformer {
       at(name + ".rotated_key", keys, offsets);
     }
     Matrix result(x.size());
-    const double scale = config_.attention_scale > 0 ? config_.attention_scale : 1 / std::sqrt(static_cast<double>(dim));
+    const double scale =
+        config_.attention_scale > 0 ? config_.attention_scale : 1 / std::sqrt(static_cast<double>(dim));
     constexpr double hidden = -std::numeric_limits<double>::infinity();
     for (std::size_t item = 0; item + 1 < offsets.size(); ++item)
       for (std::int64_t query = 0; query < offsets[item + 1] - offsets[item]; ++query) {
@@ -293,16 +310,20 @@ class Transformer {
           const std::int64_t key_count = memory_offsets[item + 1] - memory_offsets[item];
           std::vector<double> scores, locks(static_cast<std::size_t>(key_count), -1);
           for (std::int64_t key = 0; key < key_count; ++key) {
-            const std::vector<double> k = cut(keys[static_cast<std::size_t>(memory_offsets[item] + key)], key_head * dim, dim);
+            const std::vector<double> k =
+                cut(keys[static_cast<std::size_t>(memory_offsets[item] + key)], key_head * dim, dim);
             double product_of = 0;
             for (std::size_t i = 0; i < k.size(); ++i) product_of += q[i] * k[i];
             product_of *= scale;
             if (config_.score_cap > 0) product_of = config_.score_cap * std::tanh(product_of / config_.score_cap);
             bool seen = true;
             if (!cross) {
-              if (config_.positions == PositionKind::alibi) product_of -= slope(head, heads) * std::abs(static_cast<double>(key - query));
+              if (config_.positions == PositionKind::alibi)
+                product_of -= slope(head, heads) * std::abs(static_cast<double>(key - query));
               if (config_.positions == PositionKind::relative_bias)
-                product_of += values_.at(stack_name + ".relative_bias")[static_cast<std::size_t>(bucket(key - query, stack.causal) * heads + head)];
+                product_of += values_.at(
+                    stack_name +
+                    ".relative_bias")[static_cast<std::size_t>(bucket(key - query, stack.causal) * heads + head)];
               seen = visible ? visible(static_cast<std::int64_t>(item), query, key) : !stack.causal || key <= query;
               if (!visible && config_.window > 0) seen = seen && std::abs(key - query) < config_.window;
             }
@@ -325,8 +346,8 @@ class Transformer {
             double weight = locks[key];
             if (weight < 0) weight = scores[key] == hidden ? 0 : left * std::exp(scores[key] - largest) / sum;
             for (std::int64_t i = 0; i < dim && weight != 0; ++i)
-              mixed[static_cast<std::size_t>(i)] += weight * values[static_cast<std::size_t>(memory_offsets[item]) + key]
-                                                                   [static_cast<std::size_t>(key_head * dim + i)];
+              mixed[static_cast<std::size_t>(i)] += weight * values[static_cast<std::size_t>(memory_offsets[item]) +
+                                                                    key][static_cast<std::size_t>(key_head * dim + i)];
           }
           for (const double value : mixed) result[row].push_back(value * factor);
         }

@@ -24,7 +24,9 @@ TEST(Error, SaysWhereWhatAndWhatToDo) {
 }
 
 TEST(Error, ShowsControlCharactersInsteadOfSendingThem) {
-  const Error error(ErrorKind::file, std::string("a\0b", 3), "\x1B[31m\x7F and \xC2\x9B" "c, but \xC3\xA9 and\ta\nline");
+  const Error error(ErrorKind::file, std::string("a\0b", 3),
+                    "\x1B[31m\x7F and \xC2\x9B"
+                    "c, but \xC3\xA9 and\ta\nline");
   EXPECT_STREQ(error.what(), "a\\x00b: \\x1B[31m\\x7F and \\x9Bc, but \xC3\xA9 and\ta\nline");
   EXPECT_EQ(error.where().size(), 3u);
 }

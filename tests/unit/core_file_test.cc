@@ -206,10 +206,12 @@ TEST_F(Files, LinksStayAndTheirFilesAreWritten) {
   fs::create_symlink(folder_ / "far/new", folder_ / "dangling");
   write_file(folder_ / "second", "changed");
   write_file(folder_ / "dangling", "made");
-  EXPECT_TRUE(fs::is_symlink(folder_ / "first") && fs::is_symlink(folder_ / "second") && fs::is_symlink(folder_ / "dangling"));
+  EXPECT_TRUE(fs::is_symlink(folder_ / "first") && fs::is_symlink(folder_ / "second") &&
+              fs::is_symlink(folder_ / "dangling"));
   EXPECT_EQ(read_file(folder_ / "far/old"), "changed");
   EXPECT_EQ(read_file(folder_ / "far/new"), "made");
-  EXPECT_EQ(fs::status(folder_ / "far/old").permissions(), fs::perms::owner_read | fs::perms::owner_write) << "who may read it did not change";
+  EXPECT_EQ(fs::status(folder_ / "far/old").permissions(), fs::perms::owner_read | fs::perms::owner_write)
+      << "who may read it did not change";
   EXPECT_EQ(entries(), 4) << "no partial file beside the links";
 
   fs::create_symlink("b", folder_ / "a");

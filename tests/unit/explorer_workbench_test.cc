@@ -53,8 +53,7 @@ void expect_rows(const Json& found, const Rows& expected, double tolerance, cons
     ASSERT_EQ(found[row].size(), expected[row].size()) << what;
     for (std::size_t column = 0; column < expected[row].size(); ++column) {
       const double value = number(found[row][column]), wanted = expected[row][column];
-      if (std::isinf(wanted))
-        EXPECT_EQ(value, wanted) << what << ' ' << row << ' ' << column;
+      if (std::isinf(wanted)) EXPECT_EQ(value, wanted) << what << ' ' << row << ' ' << column;
       else
         EXPECT_NEAR(value, wanted, tolerance * std::max(1.0, std::abs(wanted))) << what << ' ' << row << ' ' << column;
     }
@@ -163,10 +162,8 @@ void expect_textbook(const Case& one, const std::string& name) {
       // The keys that are not locked share what the locks leave; a locked score is what it would have to be for that.
       double sum = 0, left = 1;
       for (std::size_t j = 0; j < keys; ++j) {
-        if (locked[i][j] >= 0)
-          left -= locked[i][j];
-        else
-          sum += std::exp(scores[i][j]);
+        if (locked[i][j] >= 0) left -= locked[i][j];
+        else sum += std::exp(scores[i][j]);
       }
       if (sum == 0) continue;
       log_sum[i] = std::log(sum / left);
@@ -189,10 +186,8 @@ void expect_textbook(const Case& one, const std::string& name) {
     for (std::size_t i = 0; i < queries; ++i) joined[i].insert(joined[i].end(), output[i].begin(), output[i].end());
   }
   expect_rows(found["concatenated"], joined, 2e-5, name + " concatenated");
-  if (one.output_weight.empty())
-    EXPECT_TRUE(found["projected"].is_null());
-  else
-    expect_rows(found["projected"], product(joined, one.output_weight), 5e-5, name + " projected");
+  if (one.output_weight.empty()) EXPECT_TRUE(found["projected"].is_null());
+  else expect_rows(found["projected"], product(joined, one.output_weight), 5e-5, name + " projected");
 }
 
 // ---- Random cases
@@ -485,18 +480,14 @@ TEST(ExplorerOperations, RandomNumbersAreTheSameAgain) {
 // What a page needs to say an error in its reader's language: a word, what was found and what is needed.
 TEST(ExplorerWorkbench, RefusalsCanBeReadByPrograms) {
   const auto parts = [](const ApiError& error) { return Json::parse(to_json(error))["error"]; };
-  const Json rows = parts(refused({{"x", {{1, 2}}},
-                                   {"query_weight", {{1}, {2}, {3}}},
-                                   {"key_weight", {{1}, {2}}},
-                                   {"value_weight", {{1}, {2}}}}));
+  const Json rows = parts(refused(
+      {{"x", {{1, 2}}}, {"query_weight", {{1}, {2}, {3}}}, {"key_weight", {{1}, {2}}}, {"value_weight", {{1}, {2}}}}));
   EXPECT_EQ(rows["code"], "weight_rows");
   EXPECT_EQ(rows["where"], "query_weight");
   EXPECT_EQ(rows["found"], 3);
   EXPECT_EQ(rows["expected"], 2);
-  const Json edit = parts(refused({{"query", {{1}}},
-                                   {"key", {{1}}},
-                                   {"value", {{1}}},
-                                   {"edits", {{{"kind", "set"}, {"key", 7}, {"value", 1}}}}}));
+  const Json edit = parts(refused(
+      {{"query", {{1}}}, {"key", {{1}}}, {"value", {{1}}}, {"edits", {{{"kind", "set"}, {"key", 7}, {"value", 1}}}}}));
   EXPECT_EQ(edit["code"], "range");
   EXPECT_EQ(edit["found"], 7);
   EXPECT_EQ(edit["expected"], Json({-1, 0}));

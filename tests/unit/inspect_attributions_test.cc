@@ -14,11 +14,13 @@ namespace attend {
 namespace {
 
 const ModelFolder& translator() {
-  static const ModelFolder folder = load_model_folder(std::filesystem::path(ATTEND_SOURCE_DIR) / "weights/tatoeba-zh-en");
+  static const ModelFolder folder =
+      load_model_folder(std::filesystem::path(ATTEND_SOURCE_DIR) / "weights/tatoeba-zh-en");
   return folder;
 }
 const ModelFolder& poet() {
-  static const ModelFolder folder = load_model_folder(std::filesystem::path(ATTEND_SOURCE_DIR) / "weights/tang-quatrains");
+  static const ModelFolder folder =
+      load_model_folder(std::filesystem::path(ATTEND_SOURCE_DIR) / "weights/tang-quatrains");
   return folder;
 }
 
@@ -29,7 +31,11 @@ Subject pair(const std::string& source = "我喜欢学习中文。", const std::
   return read_subject(translator(), texts);
 }
 
-std::int32_t chinese() { return token_named(*translator().target, "\xE2\x96\x81" "Chinese"); }
+std::int32_t chinese() {
+  return token_named(*translator().target,
+                     "\xE2\x96\x81"
+                     "Chinese");
+}
 
 InspectOptions options_for(std::vector<AttributionMethod> methods) {
   InspectOptions options;
@@ -65,7 +71,8 @@ TEST(Attributions, IntegratedGradientsOfWordsAreSumsOverTheirTokens) {
   ASSERT_EQ(found.values[0].size(), words.size());
   for (std::size_t word = 0; word < words.size(); ++word) {
     double sum = 0;
-    for (std::int64_t token = words[word].begin; token < words[word].end; ++token) sum += expected.scores.source[static_cast<std::size_t>(token)];
+    for (std::int64_t token = words[word].begin; token < words[word].end; ++token)
+      sum += expected.scores.source[static_cast<std::size_t>(token)];
     EXPECT_NEAR(found.values[0][word], sum, 1e-6);
   }
   const InputGradients gradients = input_gradients(translator().model, subject.input, *options.target);
@@ -90,7 +97,8 @@ TEST(Attributions, BaselineOfATokenKeepsWhatIsNoText) {
   // Tokens behind the one that is explained are not read.
   EXPECT_EQ(found.values[1].back(), 0);
   // As many steps as it takes, or the most there are.
-  EXPECT_TRUE(found.steps == 512 || std::abs(found.completeness_error) <= 0.01 * std::abs(found.target - found.baseline))
+  EXPECT_TRUE(found.steps == 512 ||
+              std::abs(found.completeness_error) <= 0.01 * std::abs(found.target - found.baseline))
       << found.completeness_error << " with " << found.steps;
   EXPECT_NEAR(found.sum() - (found.target - found.baseline), found.completeness_error, 1e-4);
 
@@ -109,13 +117,18 @@ TEST(Attributions, RolloutAndValueZeroingStandBesideTheirAttentions) {
   options.attentions = {"decoder", "cross"};
   const Inspection shown = inspect(translator(), "m", subject, options).inspection;
   ASSERT_EQ(shown.attentions.size(), 6u);
-  const char* names[] = {"decoder", "cross", "decoder rollout", "cross rollout", "decoder value zeroing", "cross value zeroing"};
+  const char* names[] = {
+      "decoder", "cross", "decoder rollout", "cross rollout", "decoder value zeroing", "cross value zeroing"};
   const RolloutLayers rollout = rollout_by_layer(translator().model, subject.input);
-  const std::vector<ZeroedValues> zeroed = value_zeroing(
-      translator().model, subject.input,
-      {{StackKind::decoder, 1, Part::self, -1}, {StackKind::decoder, 3, Part::self, -1}, {StackKind::decoder, 1, Part::cross, -1}, {StackKind::decoder, 3, Part::cross, -1}});
-  const Tensor* expected[][2] = {{&rollout.decoder[1], &rollout.decoder[3]}, {&rollout.cross[1], &rollout.cross[3]},
-                                 {&zeroed[0].scores, &zeroed[1].scores}, {&zeroed[2].scores, &zeroed[3].scores}};
+  const std::vector<ZeroedValues> zeroed = value_zeroing(translator().model, subject.input,
+                                                         {{StackKind::decoder, 1, Part::self, -1},
+                                                          {StackKind::decoder, 3, Part::self, -1},
+                                                          {StackKind::decoder, 1, Part::cross, -1},
+                                                          {StackKind::decoder, 3, Part::cross, -1}});
+  const Tensor* expected[][2] = {{&rollout.decoder[1], &rollout.decoder[3]},
+                                 {&rollout.cross[1], &rollout.cross[3]},
+                                 {&zeroed[0].scores, &zeroed[1].scores},
+                                 {&zeroed[2].scores, &zeroed[3].scores}};
   for (std::size_t i = 0; i < 6; ++i) {
     const ShownAttention& attention = shown.attentions[i];
     EXPECT_EQ(attention.name, names[i]);
@@ -140,7 +153,8 @@ TEST(Attributions, OfADecoderAlone) {
   SubjectTexts texts;
   texts.text = "床前明月光";
   const Subject subject = read_subject(poet(), texts);
-  InspectOptions options = options_for({AttributionMethod::rollout, AttributionMethod::value_zeroing, AttributionMethod::integrated_gradients});
+  InspectOptions options = options_for(
+      {AttributionMethod::rollout, AttributionMethod::value_zeroing, AttributionMethod::integrated_gradients});
   options.target = log_probability_of(subject.next);
   options.attribution.steps = 4;
   const Inspection shown = inspect(poet(), "m", subject, options).inspection;
@@ -151,8 +165,8 @@ TEST(Attributions, OfADecoderAlone) {
 }
 
 TEST(Attributions, MethodsHaveNames) {
-  for (const AttributionMethod method : {AttributionMethod::integrated_gradients, AttributionMethod::gradient_input, AttributionMethod::rollout,
-                                         AttributionMethod::value_zeroing})
+  for (const AttributionMethod method : {AttributionMethod::integrated_gradients, AttributionMethod::gradient_input,
+                                         AttributionMethod::rollout, AttributionMethod::value_zeroing})
     EXPECT_EQ(attribution_method_named(name_of(method)), method);
   try {
     attribution_method_named("rolout");

@@ -27,7 +27,8 @@ std::string message_of(const std::function<void()>& action) {
 
 void expect_message(const std::function<void()>& action, const std::vector<std::string>& parts) {
   const std::string message = message_of(action);
-  for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' is not in: " << message;
+  for (const std::string& part : parts)
+    EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' is not in: " << message;
 }
 
 TransformerConfig translator_config() {
@@ -38,7 +39,9 @@ TransformerConfig translator_config() {
   return config;
 }
 
-EditInput translator_input() { return {reference::random_tokens({5, 9}, 19, 1), reference::random_tokens({4, 7}, 23, 2)}; }
+EditInput translator_input() {
+  return {reference::random_tokens({5, 9}, 19, 1), reference::random_tokens({4, 7}, 23, 2)};
+}
 
 Edits list_of(std::initializer_list<Edit> edits) {
   Edits list;
@@ -47,8 +50,10 @@ Edits list_of(std::initializer_list<Edit> edits) {
 }
 
 TEST(Edits, KindsHaveNames) {
-  for (int i = 0; i <= static_cast<int>(K::freeze); ++i) EXPECT_EQ(edit_kind_named(name_of(static_cast<K>(i))), static_cast<K>(i));
-  expect_message([] { edit_kind_named("forbidd"); }, {"no kind 'forbidd'", "did you mean 'forbid'?", "zero, mean, patch"});
+  for (int i = 0; i <= static_cast<int>(K::freeze); ++i)
+    EXPECT_EQ(edit_kind_named(name_of(static_cast<K>(i))), static_cast<K>(i));
+  expect_message([] { edit_kind_named("forbidd"); },
+                 {"no kind 'forbidd'", "did you mean 'forbid'?", "zero, mean, patch"});
   expect_message([] { edit_kind_named(std::string(1000, 'x')); }, {"The kinds are"});
 }
 
@@ -59,7 +64,8 @@ TEST(Edits, AreAListWithNamesOfTheirOwn) {
   edits.add({.name = "one", .kind = K::zero, .at = "decoder.0.output"});
   edits.add({.name = "two", .kind = K::cut, .at = "decoder.0.self", .heads = {1}});
   edits.add({.name = "three", .kind = K::forbid, .at = "decoder.0.self", .keys = {{1}}});
-  expect_message([&] { edits.add({.name = "two", .kind = K::cut, .at = "decoder.1"}); }, {"edit 'two'", "of this name already"});
+  expect_message([&] { edits.add({.name = "two", .kind = K::cut, .at = "decoder.1"}); },
+                 {"edit 'two'", "of this name already"});
   expect_message([&] { edits.remove("thre"); }, {"no edit 'thre'", "did you mean 'three'?"});
   EXPECT_EQ(edits.edit("two").heads, std::vector<std::int64_t>{1});
   EXPECT_TRUE(edits.has_positions());
@@ -81,31 +87,49 @@ TEST(Edits, RefuseFieldsAndValuesTheirKindDoesNotHave) {
   refuse({.name = std::string(101, 'a'), .at = "decoder.0.output"}, {"the name has 101 bytes"});
   refuse({.name = "a\nb", .at = "decoder.0.output"}, {"control character"});
   refuse({.name = "a"}, {"edit 'a'", "no place is given"});
-  refuse({.name = "a", .kind = K::zero, .at = "decoder.0.output", .keys = {{1}}}, {"zero has no keys", "items, heads, positions"});
+  refuse({.name = "a", .kind = K::zero, .at = "decoder.0.output", .keys = {{1}}},
+         {"zero has no keys", "items, heads, positions"});
   refuse({.name = "a", .kind = K::zero, .at = "decoder.0.output", .value = 2}, {"zero has no value"});
-  refuse({.name = "a", .kind = K::forbid, .at = "decoder.0.self", .texts = {{{1}, {1}, {}, {}}}}, {"forbid has no texts"});
+  refuse({.name = "a", .kind = K::forbid, .at = "decoder.0.self", .texts = {{{1}, {1}, {}, {}}}},
+         {"forbid has no texts"});
   refuse({.name = "a", .kind = K::freeze, .at = "decoder.0.self", .heads = {1}}, {"freeze has no heads"});
   refuse({.name = "a", .kind = K::cut, .at = "decoder.0", .seed = 9}, {"cut has no seed"});
   refuse({.name = "a", .kind = K::lock, .at = "decoder.0.self", .value = 1.5f}, {"value is 1.5", "between 0 and 1"});
   refuse({.name = "a", .kind = K::lock, .at = "decoder.0.self", .value = -0.5f}, {"value is -0.5"});
-  refuse({.name = "a", .kind = K::set, .at = "decoder.0.self", .value = std::numeric_limits<float>::infinity()}, {"value is inf"});
-  refuse({.name = "a", .kind = K::add, .at = "decoder.0.self", .value = std::numeric_limits<float>::quiet_NaN()}, {"value is nan"});
+  refuse({.name = "a", .kind = K::set, .at = "decoder.0.self", .value = std::numeric_limits<float>::infinity()},
+         {"value is inf"});
+  refuse({.name = "a", .kind = K::add, .at = "decoder.0.self", .value = std::numeric_limits<float>::quiet_NaN()},
+         {"value is nan"});
   refuse({.name = "a", .kind = K::noise, .at = "decoder.0.input"}, {"value is 0", "standard deviation"});
   refuse({.name = "a", .kind = K::evict, .at = "decoder.0.self"}, {"no keys are given"});
   refuse({.name = "a", .kind = K::window, .at = "decoder.0.self"}, {"size is 0"});
   refuse({.name = "a", .kind = K::mean, .at = "decoder.0.input"}, {"no reference texts"});
   refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input"}, {"neither a text nor a model nor positions"});
-  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .texts = {{{1}, {1}, {}, {}}, {{1}, {1}, {}, {}}}}, {"2 texts are given"});
-  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .positions = {{1, 3}}, .texts = {{{1}, {1}, {}, {}}}, .from_positions = {{4}}},
+  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .texts = {{{1}, {1}, {}, {}}, {{1}, {1}, {}, {}}}},
+         {"2 texts are given"});
+  refuse({.name = "a",
+          .kind = K::patch,
+          .at = "decoder.0.input",
+          .positions = {{1, 3}},
+          .texts = {{{1}, {1}, {}, {}}},
+          .from_positions = {{4}}},
          {"one position for each of positions"});
-  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .texts = {{{1}, {1}, {}, {}}}, .from_positions = {{4}}}, {"one position for each"});
-  refuse({.name = "a", .kind = K::patch, .at = "x", .positions = {{1, PositionRange::open_end}}, .texts = {{{1}, {1}, {}, {}}}, .from_positions = {{4}}},
+  refuse(
+      {.name = "a", .kind = K::patch, .at = "decoder.0.input", .texts = {{{1}, {1}, {}, {}}}, .from_positions = {{4}}},
+      {"one position for each"});
+  refuse({.name = "a",
+          .kind = K::patch,
+          .at = "x",
+          .positions = {{1, PositionRange::open_end}},
+          .texts = {{{1}, {1}, {}, {}}},
+          .from_positions = {{4}}},
          {"without open ends"});
   refuse({.name = "a", .at = "decoder.0.output", .items = {-1}}, {"items holds -1"});
   refuse({.name = "a", .at = "decoder.0.self.query", .heads = {2, 2}}, {"heads names 2 twice"});
   refuse({.name = "a", .at = "decoder.0.output", .positions = {{-2}}}, {"range from -2"});
   refuse({.name = "a", .at = "decoder.0.output", .positions = {{5, 5}}}, {"range from 5 to 5", "exclusively"});
-  refuse({.name = "a", .at = "decoder.0.output", .positions = {{1, 4}, {3, PositionRange::open_end}}}, {"positions names 3 twice"});
+  refuse({.name = "a", .at = "decoder.0.output", .positions = {{1, 4}, {3, PositionRange::open_end}}},
+         {"positions names 3 twice"});
 }
 
 TEST(Edits, NameWhatTheModelHasWhenAPlaceDoesNotExist) {
@@ -115,22 +139,31 @@ TEST(Edits, NameWhatTheModelHasWhenAPlaceDoesNotExist) {
     expect_message([&] { edits.check(model); }, parts);
   };
   refuse({.name = "a", .kind = K::zero, .at = "decoder.7.output"},
-         {"edit 'a'", "no site of rows 'decoder.7.output'", "decoder.0.output", "encoder layers 0 to 1, decoder layers 0 to 2"});
+         {"edit 'a'", "no site of rows 'decoder.7.output'", "decoder.0.output",
+          "encoder layers 0 to 1, decoder layers 0 to 2"});
   refuse({.name = "a", .kind = K::zero, .at = "decoder.0.self.valeu"}, {"the nearest are decoder.0.self.value"});
-  refuse({.name = "a", .kind = K::zero, .at = "decoder.0.self.weights"}, {"holds weights between queries and keys, not rows", "lock", "at 'decoder.0.self'"});
+  refuse({.name = "a", .kind = K::zero, .at = "decoder.0.self.weights"},
+         {"holds weights between queries and keys, not rows", "lock", "at 'decoder.0.self'"});
   refuse({.name = "a", .kind = K::zero, .at = "decoder.9.self.value"}, {"no site of rows"});
   refuse({.name = "a", .kind = K::zero, .at = "decoder.0.self.rotated_key"}, {"no site of rows"});
-  refuse({.name = "a", .kind = K::set, .at = "encoder.0.cross", .value = 1}, {"no attention 'encoder.0.cross'", "the nearest are decoder.0.cross"});
-  refuse({.name = "a", .kind = K::window, .at = "decoder.0.cross", .size = 3}, {"no self-attention 'decoder.0.cross'", "decoder.0.self"});
-  refuse({.name = "a", .kind = K::cut, .at = "decoder.0.selff"}, {"no attention, feed-forward layer or block", "decoder.0.self"});
+  refuse({.name = "a", .kind = K::set, .at = "encoder.0.cross", .value = 1},
+         {"no attention 'encoder.0.cross'", "the nearest are decoder.0.cross"});
+  refuse({.name = "a", .kind = K::window, .at = "decoder.0.cross", .size = 3},
+         {"no self-attention 'decoder.0.cross'", "decoder.0.self"});
+  refuse({.name = "a", .kind = K::cut, .at = "decoder.0.selff"},
+         {"no attention, feed-forward layer or block", "decoder.0.self"});
   refuse({.name = "a", .kind = K::freeze, .at = "decoder.5"}, {"no norm 'decoder.5'"});
   refuse({.name = "a", .kind = K::freeze, .at = "decoder.0.self.normed"}, {"no norm", "decoder.0.self.deviation"});
   refuse({.name = "a", .kind = K::zero, .at = "*.*.self.deviation"}, {"cannot be 0"});
   refuse({.name = "a", .kind = K::cut, .at = "decoder.0.self", .heads = {4}}, {"no head 4", "heads run from 0 to 3"});
-  refuse({.name = "a", .kind = K::zero, .at = "decoder.0.self.key", .heads = {2}}, {"no head 2 at decoder.0.self.key", "key heads run from 0 to 1"});
-  refuse({.name = "a", .kind = K::zero, .at = "decoder.0.output", .heads = {0}}, {"decoder.0.output has none", "heads are at query"});
-  refuse({.name = "a", .kind = K::cut, .at = "decoder.0", .heads = {0}}, {"heads are named, but decoder.0 is no attention"});
-  refuse({.name = "a", .kind = K::cut, .at = "decoder.0.feed_forward", .keys = {{0}}}, {"keys are named, but decoder.0.feed_forward is no attention"});
+  refuse({.name = "a", .kind = K::zero, .at = "decoder.0.self.key", .heads = {2}},
+         {"no head 2 at decoder.0.self.key", "key heads run from 0 to 1"});
+  refuse({.name = "a", .kind = K::zero, .at = "decoder.0.output", .heads = {0}},
+         {"decoder.0.output has none", "heads are at query"});
+  refuse({.name = "a", .kind = K::cut, .at = "decoder.0", .heads = {0}},
+         {"heads are named, but decoder.0 is no attention"});
+  refuse({.name = "a", .kind = K::cut, .at = "decoder.0.feed_forward", .keys = {{0}}},
+         {"keys are named, but decoder.0.feed_forward is no attention"});
   list_of({{.name = "a", .kind = K::zero, .at = "*.*.self.key", .heads = {1}},
            {.name = "b", .kind = K::add, .at = "decoder.*.cross.scores", .value = 1},
            {.name = "c", .kind = K::freeze, .at = "decoder"}})
@@ -153,7 +186,13 @@ TEST(Edits, ContradictionsAreNamedInPairs) {
       }
     }
   };
-  const Edit set{.name = "a", .kind = K::set, .at = "decoder.1.self", .heads = {2}, .positions = {{3, 6}}, .keys = {{1, 3}}, .value = 1};
+  const Edit set{.name = "a",
+                 .kind = K::set,
+                 .at = "decoder.1.self",
+                 .heads = {2},
+                 .positions = {{3, 6}},
+                 .keys = {{1, 3}},
+                 .value = 1};
   const auto with = [](Edit edit, const auto& change) {
     change(edit);
     return edit;
@@ -174,40 +213,73 @@ TEST(Edits, ContradictionsAreNamedInPairs) {
   contradict(set, with(set, [](Edit& e) { e.name = "b"; }), false);
   contradict(set, with(set, [](Edit& e) { e.name = "b", e.value = 2; }), true);
   // A lock of 0 is as good as forbidding.
-  contradict({.name = "a", .kind = K::lock, .at = "decoder.0.cross", .keys = {{1}}, .value = 0}, {.name = "b", .kind = K::cut, .at = "decoder.0.cross", .keys = {{1}}}, false);
-  contradict({.name = "a", .kind = K::lock, .at = "decoder.0.cross", .keys = {{1}}, .value = 0.5f}, {.name = "b", .kind = K::cut, .at = "decoder.0.cross", .keys = {{1}}}, true);
-  contradict({.name = "a", .kind = K::lock, .at = "decoder.0.cross", .keys = {{1}}, .value = 0.5f}, {.name = "b", .kind = K::lock, .at = "decoder.0.cross", .keys = {{2}}, .value = 0.25f}, false);
+  contradict({.name = "a", .kind = K::lock, .at = "decoder.0.cross", .keys = {{1}}, .value = 0},
+             {.name = "b", .kind = K::cut, .at = "decoder.0.cross", .keys = {{1}}}, false);
+  contradict({.name = "a", .kind = K::lock, .at = "decoder.0.cross", .keys = {{1}}, .value = 0.5f},
+             {.name = "b", .kind = K::cut, .at = "decoder.0.cross", .keys = {{1}}}, true);
+  contradict({.name = "a", .kind = K::lock, .at = "decoder.0.cross", .keys = {{1}}, .value = 0.5f},
+             {.name = "b", .kind = K::lock, .at = "decoder.0.cross", .keys = {{2}}, .value = 0.25f}, false);
   // Changes that nothing is left of.
   const Edit add{.name = "a", .kind = K::add, .at = "decoder.1.self", .heads = {2}, .keys = {{1}}, .value = 1};
   contradict(add, {.name = "b", .kind = K::forbid, .at = "decoder.1.self", .keys = {{0, 4}}}, true);
-  contradict(add, {.name = "b", .kind = K::forbid, .at = "decoder.1.self", .positions = {{3}}, .keys = {{0, 4}}}, false);
-  EXPECT_EQ(message_of([&] { list_of({set, {.name = "b", .kind = K::add, .at = "decoder.1.self", .value = 1}}).check(model); }), "nothing was thrown");
-  EXPECT_NE(message_of([&] { list_of({add, {.name = "b", .kind = K::set, .at = "decoder.1.self", .value = 1}}).check(model); }).find("contradict"), std::string::npos);
+  contradict(add, {.name = "b", .kind = K::forbid, .at = "decoder.1.self", .positions = {{3}}, .keys = {{0, 4}}},
+             false);
+  EXPECT_EQ(message_of([&] {
+              list_of({set, {.name = "b", .kind = K::add, .at = "decoder.1.self", .value = 1}}).check(model);
+            }),
+            "nothing was thrown");
+  EXPECT_NE(message_of([&] {
+              list_of({add, {.name = "b", .kind = K::set, .at = "decoder.1.self", .value = 1}}).check(model);
+            }).find("contradict"),
+            std::string::npos);
   // Values.
   const Edit zero{.name = "a", .kind = K::zero, .at = "encoder.0.self.value", .heads = {1}};
-  contradict(zero, {.name = "b", .kind = K::patch, .at = "encoder.0.self.value", .texts = {text}}, true, "encoder.0.self.value");
+  contradict(zero, {.name = "b", .kind = K::patch, .at = "encoder.0.self.value", .texts = {text}}, true,
+             "encoder.0.self.value");
   contradict(zero, {.name = "b", .kind = K::patch, .at = "encoder.0.self.value", .heads = {0}, .texts = {text}}, false);
   contradict(zero, {.name = "b", .kind = K::mean, .at = "encoder.*.self.value", .texts = {text}}, true);
   contradict(zero, with(zero, [](Edit& e) { e.name = "b"; }), false);
-  contradict({.name = "a", .kind = K::mean, .at = "decoder.0.input", .texts = {text}}, {.name = "b", .kind = K::mean, .at = "decoder.0.input", .texts = {text}}, false);
-  contradict({.name = "a", .kind = K::mean, .at = "decoder.0.input", .texts = {text}}, {.name = "b", .kind = K::mean, .at = "decoder.0.input", .texts = {other}}, true);
+  contradict({.name = "a", .kind = K::mean, .at = "decoder.0.input", .texts = {text}},
+             {.name = "b", .kind = K::mean, .at = "decoder.0.input", .texts = {text}}, false);
+  contradict({.name = "a", .kind = K::mean, .at = "decoder.0.input", .texts = {text}},
+             {.name = "b", .kind = K::mean, .at = "decoder.0.input", .texts = {other}}, true);
   contradict({.name = "a", .kind = K::patch, .at = "decoder.0.input", .positions = {{1}}, .texts = {text}},
-             {.name = "b", .kind = K::patch, .at = "decoder.0.input", .positions = {{1}}, .texts = {text}, .from_positions = {{0}}}, true);
-  EXPECT_EQ(message_of([&] { list_of({zero, {.name = "b", .kind = K::noise, .at = "encoder.0.self.value", .value = 1}}).check(model); }), "nothing was thrown");
-  EXPECT_NE(message_of([&] { list_of({{.name = "b", .kind = K::noise, .at = "encoder.0.self.value", .heads = {1}, .value = 1}, zero}).check(model); }).find("contradict"), std::string::npos);
+             {.name = "b",
+              .kind = K::patch,
+              .at = "decoder.0.input",
+              .positions = {{1}},
+              .texts = {text},
+              .from_positions = {{0}}},
+             true);
+  EXPECT_EQ(message_of([&] {
+              list_of({zero, {.name = "b", .kind = K::noise, .at = "encoder.0.self.value", .value = 1}}).check(model);
+            }),
+            "nothing was thrown");
+  EXPECT_NE(message_of([&] {
+              list_of({{.name = "b", .kind = K::noise, .at = "encoder.0.self.value", .heads = {1}, .value = 1}, zero})
+                  .check(model);
+            }).find("contradict"),
+            std::string::npos);
   // What is inside of something that is cut.
-  contradict({.name = "a", .kind = K::cut, .at = "decoder.0.self"}, {.name = "b", .kind = K::add, .at = "decoder.0.self", .value = 1}, true, "decoder.0.self");
-  contradict({.name = "a", .kind = K::cut, .at = "decoder.0"}, {.name = "b", .kind = K::add, .at = "decoder.0.cross", .value = 1}, true, "decoder.0");
-  contradict({.name = "a", .kind = K::cut, .at = "decoder.0"}, {.name = "b", .kind = K::freeze, .at = "decoder.0.cross"}, true);
-  contradict({.name = "a", .kind = K::cut, .at = "decoder.0.self"}, {.name = "b", .kind = K::cut, .at = "decoder.0.self", .heads = {1}}, false);
-  contradict({.name = "a", .kind = K::cut, .at = "decoder.0.self", .positions = {{1}}}, {.name = "b", .kind = K::add, .at = "decoder.0.self", .value = 1}, false);
-  contradict({.name = "a", .kind = K::cut, .at = "decoder.0.self"}, {.name = "b", .kind = K::noise, .at = "decoder.0.self.added", .value = 1}, false);
+  contradict({.name = "a", .kind = K::cut, .at = "decoder.0.self"},
+             {.name = "b", .kind = K::add, .at = "decoder.0.self", .value = 1}, true, "decoder.0.self");
+  contradict({.name = "a", .kind = K::cut, .at = "decoder.0"},
+             {.name = "b", .kind = K::add, .at = "decoder.0.cross", .value = 1}, true, "decoder.0");
+  contradict({.name = "a", .kind = K::cut, .at = "decoder.0"},
+             {.name = "b", .kind = K::freeze, .at = "decoder.0.cross"}, true);
+  contradict({.name = "a", .kind = K::cut, .at = "decoder.0.self"},
+             {.name = "b", .kind = K::cut, .at = "decoder.0.self", .heads = {1}}, false);
+  contradict({.name = "a", .kind = K::cut, .at = "decoder.0.self", .positions = {{1}}},
+             {.name = "b", .kind = K::add, .at = "decoder.0.self", .value = 1}, false);
+  contradict({.name = "a", .kind = K::cut, .at = "decoder.0.self"},
+             {.name = "b", .kind = K::noise, .at = "decoder.0.self.added", .value = 1}, false);
   // Every pair is named.
   const Edits many = list_of({zero,
                               {.name = "b", .kind = K::patch, .at = "encoder.0.self.value", .texts = {text}},
                               with(set, [](Edit& e) { e.name = "s"; }),
                               with(forbid, [](Edit& e) { e.name = "f"; })});
-  expect_message([&] { many.check(model); }, {"'a' (zero) and 'b' (patch) at encoder.0.self.value", "'s' (set) and 'f' (forbid) at decoder.1.self.scores"});
+  expect_message([&] { many.check(model); }, {"'a' (zero) and 'b' (patch) at encoder.0.self.value",
+                                              "'s' (set) and 'f' (forbid) at decoder.1.self.scores"});
 }
 
 TEST(Edits, PositionsKeysAndItemsMustExistInTheText) {
@@ -217,15 +289,22 @@ TEST(Edits, PositionsKeysAndItemsMustExistInTheText) {
     const Edits edits = list_of({edit});
     expect_message([&] { run_edited(model, edits, input); }, parts);
   };
-  refuse({.name = "a", .at = "decoder.0.output", .positions = {{7}}}, {"edit 'a'", "position 7 is beyond the text", "0 to 6"});
+  refuse({.name = "a", .at = "decoder.0.output", .positions = {{7}}},
+         {"edit 'a'", "position 7 is beyond the text", "0 to 6"});
   refuse({.name = "a", .at = "decoder.0.output", .items = {0}, .positions = {{4}}}, {"position 4", "0 to 3"});
   refuse({.name = "a", .at = "decoder.0.output", .items = {2}}, {"no item 2", "items run from 0 to 1"});
   refuse({.name = "a", .at = "encoder.0.output", .positions = {{3, 12}}}, {"position 3 to 11", "0 to 8"});
   refuse({.name = "a", .at = "decoder.0.cross.key", .positions = {{9}}}, {"position 9", "0 to 8"});
   refuse({.name = "a", .kind = K::forbid, .at = "decoder.0.cross", .keys = {{9}}}, {"key 9", "0 to 8"});
   refuse({.name = "a", .kind = K::forbid, .at = "decoder.0.self", .keys = {{7}}}, {"key 7", "0 to 6"});
-  refuse({.name = "a", .kind = K::forbid, .at = "decoder.0.self", .positions = {{8, PositionRange::open_end}}, .keys = {{1}}}, {"position 8 and on"});
-  const EditedRun fine = run_edited(model, list_of({{.name = "a", .kind = K::forbid, .at = "decoder.0.cross", .keys = {{8}}}}), input);
+  refuse({.name = "a",
+          .kind = K::forbid,
+          .at = "decoder.0.self",
+          .positions = {{8, PositionRange::open_end}},
+          .keys = {{1}}},
+         {"position 8 and on"});
+  const EditedRun fine =
+      run_edited(model, list_of({{.name = "a", .kind = K::forbid, .at = "decoder.0.cross", .keys = {{8}}}}), input);
   EXPECT_EQ(fine.report.edits[0].count, 7 * 4);  // only the longer source has key 8
 }
 
@@ -242,8 +321,9 @@ TEST(Edits, ReachFeaturesClassTokensAndClasses) {
   Random random(8);
   for (std::int64_t i = 0; i < 35; ++i) input.features.data()[i] = static_cast<float>(random.normal());
   // The class token of item 1 (position 0) reads no patch but the last.
-  const Edits edits = list_of({{.name = "deaf", .kind = K::forbid, .at = "encoder.*.self", .items = {1}, .positions = {{0}}, .keys = {{0, 4}}},
-                               {.name = "class", .kind = K::noise, .at = "encoder.logits", .items = {1}, .value = 1}});
+  const Edits edits = list_of(
+      {{.name = "deaf", .kind = K::forbid, .at = "encoder.*.self", .items = {1}, .positions = {{0}}, .keys = {{0, 4}}},
+       {.name = "class", .kind = K::noise, .at = "encoder.logits", .items = {1}, .value = 1}});
   const Site weights{StackKind::encoder, 1, Part::self, Point::weights};
   // Both runs are looked at: heads whose weights are asked for leave the fused path.
   Recorder recorder({weights}), base({weights});
@@ -257,9 +337,16 @@ TEST(Edits, ReachFeaturesClassTokensAndClasses) {
   EXPECT_EQ(recorder.value(weights, 1).at(0, 4), 1);
   for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(run.base.at(0, i), run.edited.at(0, i));
   EXPECT_NE(run.base.at(1, 0), run.edited.at(1, 0));
-  expect_message([&] { run_edited(model, list_of({{.name = "a", .at = "encoder.0.output", .positions = {{5}}}}), input); }, {"position 5", "0 to 4"});
-  expect_message([&] { run_edited(model, list_of({{.name = "a", .kind = K::mean, .at = "encoder.0.output", .texts = {{{1}, {}, {}, {}}}}}), input); },
-                 {"edit 'a'", "reads features"});
+  expect_message(
+      [&] { run_edited(model, list_of({{.name = "a", .at = "encoder.0.output", .positions = {{5}}}}), input); },
+      {"position 5", "0 to 4"});
+  expect_message(
+      [&] {
+        run_edited(model,
+                   list_of({{.name = "a", .kind = K::mean, .at = "encoder.0.output", .texts = {{{1}, {}, {}, {}}}}}),
+                   input);
+      },
+      {"edit 'a'", "reads features"});
   EXPECT_NE(text_fingerprint(input), text_fingerprint({{}, {}, input.features, {0, 4, 7}}));
   expect_message([&] { run_edited(model, {}, {input.source, input.target}); }, {"reads features and none are given"});
 }
@@ -267,9 +354,10 @@ TEST(Edits, ReachFeaturesClassTokensAndClasses) {
 TEST(Edits, WhatTouchesNothingSaysSo) {
   const Model model(translator_config(), 3);
   const EditInput input = translator_input();
-  const Edits edits = list_of({{.name = "future", .kind = K::forbid, .at = "decoder.0.self", .positions = {{1}}, .keys = {{2, 4}}},
-                               {.name = "near", .kind = K::window, .at = "decoder.*.self", .size = 7},
-                               {.name = "real", .kind = K::cut, .at = "decoder.0.self", .heads = {0}}});
+  const Edits edits =
+      list_of({{.name = "future", .kind = K::forbid, .at = "decoder.0.self", .positions = {{1}}, .keys = {{2, 4}}},
+               {.name = "near", .kind = K::window, .at = "decoder.*.self", .size = 7},
+               {.name = "real", .kind = K::cut, .at = "decoder.0.self", .heads = {0}}});
   expect_message([&] { run_edited(model, edits, input); }, {"'future', 'near' touched nothing each", "the mask hides"});
   EditRunOptions options;
   options.allow_untouched = true;
@@ -293,12 +381,15 @@ TEST(Edits, WhatTouchesNothingSaysSo) {
 TEST(Edits, LocksThatCannotBeKeptAreRefusedByName) {
   const Model model(translator_config(), 3);
   const EditInput input = translator_input();
-  const Edits over = list_of({{.name = "first", .kind = K::lock, .at = "decoder.1.self", .positions = {{3}}, .keys = {{1}}, .value = 0.75f},
-                              {.name = "second", .kind = K::lock, .at = "decoder.1.self", .positions = {{3}}, .keys = {{2}}, .value = 0.5f}});
-  expect_message([&] { run_edited(model, over, input); },
-                 {"decoder.1.self", "item 0 head 0 query position 3", "sum to 1.25, more than 1", "locked by 'first', 'second'"});
-  const Edits alone = list_of({{.name = "alone", .kind = K::lock, .at = "decoder.1.self", .keys = {{0}}, .value = 0.5f}});
-  expect_message([&] { run_edited(model, alone, input); }, {"query position 0", "no other key to share the rest with", "'alone'", "leave this query out"});
+  const Edits over = list_of(
+      {{.name = "first", .kind = K::lock, .at = "decoder.1.self", .positions = {{3}}, .keys = {{1}}, .value = 0.75f},
+       {.name = "second", .kind = K::lock, .at = "decoder.1.self", .positions = {{3}}, .keys = {{2}}, .value = 0.5f}});
+  expect_message([&] { run_edited(model, over, input); }, {"decoder.1.self", "item 0 head 0 query position 3",
+                                                           "sum to 1.25, more than 1", "locked by 'first', 'second'"});
+  const Edits alone =
+      list_of({{.name = "alone", .kind = K::lock, .at = "decoder.1.self", .keys = {{0}}, .value = 0.5f}});
+  expect_message([&] { run_edited(model, alone, input); },
+                 {"query position 0", "no other key to share the rest with", "'alone'", "leave this query out"});
 }
 
 TEST(Edits, SourcesThatDoNotFitAreRefused) {
@@ -306,26 +397,36 @@ TEST(Edits, SourcesThatDoNotFitAreRefused) {
   const EditInput input = translator_input();
   const auto refuse = [&](const Edit& edit, const std::vector<std::string>& parts) {
     const Edits edits = list_of({edit});
-    expect_message([&] { run_edited(model, edits, input, {}, [&](const std::string&) {
-                       TransformerConfig config = translator_config();
-                       config.inner_width = 8;
-                       return std::make_shared<const Model>(config, 1);
-                     }); },
-                   parts);
+    expect_message(
+        [&] {
+          run_edited(model, edits, input, {}, [&](const std::string&) {
+            TransformerConfig config = translator_config();
+            config.inner_width = 8;
+            return std::make_shared<const Model>(config, 1);
+          });
+        },
+        parts);
   };
-  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .texts = {{{1, 2}, {}, {}, {}}}}, {"edit 'a'", "its text has no target"});
-  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .texts = {{{1, 2}, {}, {}, "hello"}}}, {"its target is text, not ids", "with_token_ids"});
+  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .texts = {{{1, 2}, {}, {}, {}}}},
+         {"edit 'a'", "its text has no target"});
+  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .texts = {{{1, 2}, {}, {}, "hello"}}},
+         {"its target is text, not ids", "with_token_ids"});
   refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .texts = {{{1, 2}, {3, 4}, {}, {}}}},
          {"position 2 of decoder.0.input is asked for", "positions 0 to 1"});
-  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .texts = {{{1, 2}, {3, 99}, {}, {}}}}, {"token id 99"});
-  refuse({.name = "a", .kind = K::mean, .at = "decoder.0.input", .texts = {{{1, 2}, {3, 4}, {}, {}}}, .by_position = true}, {"position 2", "positions 0 to 1"});
-  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .model = "elsewhere"}, {"the model in elsewhere has another shape"});
+  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .texts = {{{1, 2}, {3, 99}, {}, {}}}},
+         {"token id 99"});
+  refuse(
+      {.name = "a", .kind = K::mean, .at = "decoder.0.input", .texts = {{{1, 2}, {3, 4}, {}, {}}}, .by_position = true},
+      {"position 2", "positions 0 to 1"});
+  refuse({.name = "a", .kind = K::patch, .at = "decoder.0.input", .model = "elsewhere"},
+         {"the model in elsewhere has another shape"});
   const Edits freeze = list_of({{.name = "f", .kind = K::freeze, .at = "decoder.0.self"}});
   EditProbe without(model, freeze);
   RunOptions options;
   options.probe = &without;
   const States memory = model.encode(input.source);
-  expect_message([&] { model.decode(input.target, &memory, options); }, {"edit 'f'", "no values for decoder.0.self.deviation of item 0", "edit_sources()"});
+  expect_message([&] { model.decode(input.target, &memory, options); },
+                 {"edit 'f'", "no values for decoder.0.self.deviation of item 0", "edit_sources()"});
   EditInput longer = input;
   longer.target = reference::random_tokens({6, 7}, 23, 2);
   EditProbe of_other_text(model, freeze, edit_sources(model, freeze, input));
@@ -385,7 +486,8 @@ TEST(Edits, OpenOtherModelsBesideTheFile) {
   save_model_folder(base / "bytes", Model(config, 1), nullptr, bytes.get(), other.task);
   EXPECT_EQ(fingerprint(*open_models_in(base)("other")), fingerprint(other.model));
   EXPECT_EQ(fingerprint(*open_models_in(base, &own)("other")), fingerprint(other.model));
-  expect_message([&] { open_models_in(base, &own)("bytes"); }, {"bytes", "fingerprint " + bytes->fingerprint(), own.target->fingerprint(), "same vocabulary"});
+  expect_message([&] { open_models_in(base, &own)("bytes"); },
+                 {"bytes", "fingerprint " + bytes->fingerprint(), own.target->fingerprint(), "same vocabulary"});
   // A patch from another checkpoint on the text of the run: its rows from there on.
   EditInput input;
   input.target.append(std::vector<std::int32_t>{3, 4, 5, 6});
@@ -420,10 +522,26 @@ TEST(Edits, OpenOtherModelsBesideTheFile) {
 
 EditFile full_file() {
   EditFile file{{}, "0123456789abcdef", "fedcba9876543210"};
-  file.edits.add({.name = "zero", .kind = K::zero, .at = "*.*.self.value", .items = {0, 2}, .heads = {1}, .positions = {{3}, {5, 9}, {12, PositionRange::open_end}}});
-  file.edits.add({.name = "mean", .kind = K::mean, .at = "decoder.0.input", .texts = {{{1, 2}, {3}, {}, {}}, {{}, {}, "我喜欢你", "I like \"you\""}}, .by_position = true, .model = "../other"});
-  file.edits.add({.name = "patch", .kind = K::patch, .at = "decoder.0.input", .positions = {{5}, {1, 3}}, .texts = {{{1, 2}, {3}, {}, {}}}, .from_positions = {{7}, {0, 2}}});
-  file.edits.add({.name = "noise", .kind = K::noise, .at = "encoder.embedded", .value = 0.1f, .seed = 18446744073709551615u});
+  file.edits.add({.name = "zero",
+                  .kind = K::zero,
+                  .at = "*.*.self.value",
+                  .items = {0, 2},
+                  .heads = {1},
+                  .positions = {{3}, {5, 9}, {12, PositionRange::open_end}}});
+  file.edits.add({.name = "mean",
+                  .kind = K::mean,
+                  .at = "decoder.0.input",
+                  .texts = {{{1, 2}, {3}, {}, {}}, {{}, {}, "我喜欢你", "I like \"you\""}},
+                  .by_position = true,
+                  .model = "../other"});
+  file.edits.add({.name = "patch",
+                  .kind = K::patch,
+                  .at = "decoder.0.input",
+                  .positions = {{5}, {1, 3}},
+                  .texts = {{{1, 2}, {3}, {}, {}}},
+                  .from_positions = {{7}, {0, 2}}});
+  file.edits.add(
+      {.name = "noise", .kind = K::noise, .at = "encoder.embedded", .value = 0.1f, .seed = 18446744073709551615u});
   file.edits.add({.name = "set", .kind = K::set, .at = "decoder.0.self", .keys = {{0}}, .value = -3.3333333f});
   file.edits.add({.name = "add", .kind = K::add, .at = "decoder.0.self", .value = 1e-30f});
   file.edits.add({.name = "scale", .kind = K::scale, .at = "decoder.0.self", .value = 0});
@@ -454,42 +572,54 @@ TEST(EditFiles, RefuseWhatTheyDoNotKnow) {
   const auto refuse = [&](const std::string& text, const std::vector<std::string>& parts) {
     expect_message([&] { edit_file_from_json(text, "my.json"); }, parts);
   };
-  const auto refuse_edit = [&](const std::string& edit, const std::vector<std::string>& parts) { refuse(head + edit + tail, parts); };
+  const auto refuse_edit = [&](const std::string& edit, const std::vector<std::string>& parts) {
+    refuse(head + edit + tail, parts);
+  };
   EXPECT_EQ(message_of([&] { edit_file_from_json(head + tail, "my.json"); }), "nothing was thrown");
   refuse("", {"my.json"});
   refuse("[]", {"the file", "expected an object"});
   refuse("{}", {"\"version\" is missing"});
   refuse(R"({"version": 2})", {"version", "holds 2", "another version of attend"});
   refuse(R"({"version": 1, "modle": "x"})", {"unknown key \"modle\"", "did you mean \"model\"?"});
-  refuse(R"({"version": 1, "model": "xyz", "text": "any", "edits": []})", {"model", "\"xyz\"", "16 hexadecimal digits"});
+  refuse(R"({"version": 1, "model": "xyz", "text": "any", "edits": []})",
+         {"model", "\"xyz\"", "16 hexadecimal digits"});
   refuse(R"({"version": 1, "model": "0123456789abcdef", "text": "none", "edits": []})", {"text", "or \"any\""});
-  refuse(R"({"version": 1, "model": "0123456789abcdef", "text": "any", "text": "any", "edits": []})", {"appears twice"});
+  refuse(R"({"version": 1, "model": "0123456789abcdef", "text": "any", "text": "any", "edits": []})",
+         {"appears twice"});
   refuse(R"({"version": 1, "model": "0123456789abcdef", "text": "any", "edits": {}})", {"a list of edits"});
   refuse_edit("3", {"edits[0]", "an object"});
   refuse_edit(R"({"name": "a", "at": "decoder.0"})", {"edits[0]", "\"kind\" is missing"});
   refuse_edit(R"({"name": "a", "kind": "cutt", "at": "decoder.0"})", {"edits[0].kind", "did you mean 'cut'?"});
-  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0", "head": [1]})", {"unknown key \"head\"", "did you mean \"heads\"?"});
-  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0", "value": 1})", {"unknown key \"value\"", "Known keys: name, kind, at"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0", "head": [1]})",
+              {"unknown key \"head\"", "did you mean \"heads\"?"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0", "value": 1})",
+              {"unknown key \"value\"", "Known keys: name, kind, at"});
   refuse_edit(R"({"name": "a", "kind": "lock", "at": "decoder.0.self"})", {"\"value\" is missing"});
   refuse_edit(R"({"name": "a", "kind": "lock", "at": "decoder.0.self", "value": "1"})", {"a finite number"});
   refuse_edit(R"({"name": "a", "kind": "lock", "at": "decoder.0.self", "value": 1e300})", {"a finite number"});
   refuse_edit(R"({"name": "a", "kind": "lock", "at": "decoder.0.self", "value": 2})", {"edits[0]", "between 0 and 1"});
-  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "heads": []})", {"is an empty list", "leave it out for all"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "heads": []})",
+              {"is an empty list", "leave it out for all"});
   refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "keys": []})", {"keys: is an empty list"});
   refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "keys": ["中文"]})", {"holds \"中文\""});
-  refuse_edit(R"({"name": "a", "kind": "patch", "at": "x", "texts": ["他来"]})", {"texts[0]: holds \"他来\"", "{\"source\": \"...\""});
+  refuse_edit(R"({"name": "a", "kind": "patch", "at": "x", "texts": ["他来"]})",
+              {"texts[0]: holds \"他来\"", "{\"source\": \"...\""});
   refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "heads": [1.5]})", {"heads", "1.5"});
   refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "heads": [-1]})", {"heads", "-1"});
   refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "positions": [[1]]})", {"[5, 9] for 5 to 8"});
   refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "positions": [[3, 0]]})", {"[3,0]"});
   refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "positions": [[3, 3]]})", {"range from 3 to 3"});
-  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "positions": [99999999999999999999]})", {"positions"});
-  refuse_edit(R"({"name": "a", "kind": "patch", "at": "x", "texts": [{"sauce": [1]}]})", {"unknown key \"sauce\"", "did you mean \"source\"?"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "positions": [99999999999999999999]})",
+              {"positions"});
+  refuse_edit(R"({"name": "a", "kind": "patch", "at": "x", "texts": [{"sauce": [1]}]})",
+              {"unknown key \"sauce\"", "did you mean \"source\"?"});
   refuse_edit(R"({"name": "a", "kind": "patch", "at": "x", "texts": [{"source": []}]})", {"not empty"});
   refuse_edit(R"({"name": "a", "kind": "patch", "at": "x", "texts": [{"source": [4294967296]}]})", {"a token id"});
   refuse_edit(R"({"name": "a", "kind": "noise", "at": "x", "value": 1, "seed": -1})", {"seed"});
-  refuse_edit(R"({"name": "a", "kind": "cut", "at": "x"}, {"name": "a", "kind": "cut", "at": "y"})", {"edits[1]", "of this name already"});
-  refuse_edit(R"({"name": "a", "kind": "cut", "at": "x", "positions": [1]})", {"my.json: text", "is \"any\"", "fingerprint"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "x"}, {"name": "a", "kind": "cut", "at": "y"})",
+              {"edits[1]", "of this name already"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "x", "positions": [1]})",
+              {"my.json: text", "is \"any\"", "fingerprint"});
   refuse(std::string(100, '['), {"nested deeper"});
 }
 
@@ -500,8 +630,10 @@ TEST(EditFiles, FitOneModelAndOneText) {
   changed.target.ids[2] = (changed.target.ids[2] + 1) % 23;
   EditFile file{{}, fingerprint(model), text_fingerprint(input)};
   file.check_fits(model, input);
-  expect_message([&] { file.check_fits(other, input); }, {"model of fingerprint " + fingerprint(model), "has " + fingerprint(other)});
-  expect_message([&] { file.check_fits(model, changed); }, {"text of fingerprint " + text_fingerprint(input), "has " + text_fingerprint(changed)});
+  expect_message([&] { file.check_fits(other, input); },
+                 {"model of fingerprint " + fingerprint(model), "has " + fingerprint(other)});
+  expect_message([&] { file.check_fits(model, changed); },
+                 {"text of fingerprint " + text_fingerprint(input), "has " + text_fingerprint(changed)});
   // The same ids cut into other items are another text, and so is another source.
   EditInput cut = input;
   cut.target = TokenBatch{};

@@ -176,7 +176,8 @@ TEST(InspectFiles, CsvOfRowsAndHeads) {
 TEST(InspectFiles, CsvOfTokensHasEveryAttribution) {
   const Inspection inspection = inspection_of(3, hostile_tokens().size(), false, hostile_tokens());
   const auto records = parse_csv(csv_of_tokens(inspection));
-  ASSERT_EQ(records.at(0), (std::vector<std::string>{"text", "index", "token", "integrated_gradients", "gradient_input"}));
+  ASSERT_EQ(records.at(0),
+            (std::vector<std::string>{"text", "index", "token", "integrated_gradients", "gradient_input"}));
   ASSERT_EQ(records.size(), 1 + hostile_tokens().size() + 3);
   for (std::size_t i = 1; i < records.size(); ++i) {
     const std::size_t text = i > hostile_tokens().size() ? 1 : 0, token = i - 1 - text * hostile_tokens().size();
@@ -233,7 +234,8 @@ TEST(InspectFiles, JsonHoldsEverything) {
   EXPECT_EQ(attribution["baseline"], 0.25);
   EXPECT_EQ(attribution["completeness_error"], 0.125);
   EXPECT_EQ(attribution["steps"], 64);
-  EXPECT_TRUE(same_bits(attribution["values"][1][queries - 1].get<float>(), inspection.attributions[0].values[1].back()));
+  EXPECT_TRUE(
+      same_bits(attribution["values"][1][queries - 1].get<float>(), inspection.attributions[0].values[1].back()));
   EXPECT_TRUE(json["attributions"][1]["values"][0].is_null());
   EXPECT_TRUE(json["attributions"][1]["baseline"].is_null());
   EXPECT_TRUE(nlohmann::json::parse(json_of(inspection_of(1, 1)))["attentions"][0]["masked"].is_null());
@@ -346,7 +348,8 @@ TEST(InspectFiles, PageIsSealed) {
   inspection.fingerprint = inspection.target = inspection.note = "</script><!--<script>";
   inspection.edits = {"</script>"};
   inspection.outcomes[0].token.text = "</script>";
-  inspection.attributions[0].name = inspection.attributions[0].unit = inspection.attributions[0].baseline_name = "</script>";
+  inspection.attributions[0].name = inspection.attributions[0].unit = inspection.attributions[0].baseline_name =
+      "</script>";
   inspection.attentions[0].measures[0].name = "</script>";
   const std::string page = html_of(inspection);
   // Foreign text opens and closes nothing: as many tags as in a page of plain words.

@@ -406,7 +406,8 @@ TEST(Copying, EqualsTheWholeVocabularyCircuit) {
     config.tied_logits = false;
     config.norm_place = place;
     // More than one block of the vocabulary.
-    config.decoder = StackConfig{.layers = 2, .vocabulary = 700, .causal = true, .embedding_norm = embedding_norm, .final_norm = final_norm};
+    config.decoder = StackConfig{
+        .layers = 2, .vocabulary = 700, .causal = true, .embedding_norm = embedding_norm, .final_norm = final_norm};
     Model model(config, 3);
     reference::randomise(model, 4);
     const std::vector<Copying> found = copying_through_values(model, {.tokens = 0, .among = 40});
@@ -427,7 +428,8 @@ TEST(Copying, EqualsTheWholeVocabularyCircuit) {
       } else {
         for (int layer = 0; layer < 2; ++layer)
           for (const bool own : {true, false})
-            (layer < one.head.layer ? before : after).push_back("decoder." + std::to_string(layer) + (own ? ".self.norm" : ".feed_forward.norm"));
+            (layer < one.head.layer ? before : after)
+                .push_back("decoder." + std::to_string(layer) + (own ? ".self.norm" : ".feed_forward.norm"));
       }
       if (final_norm) after.push_back("decoder.norm");
       Matrix circuit(700, std::vector<double>(700));  // [read][written]
@@ -486,8 +488,10 @@ TEST(Items, PairsWithAnEmptySideAreRefused) {
   const Translator translator(folder);
   PairItemOptions options;
   options.to = "en";
-  EXPECT_NE(message_of([&] { item_of(translator, "", "Good.", options); }, ErrorKind::text).find("the source is empty"), std::string::npos);
-  EXPECT_NE(message_of([&] { item_of(translator, "好。", "", options); }, ErrorKind::text).find("the target is empty"), std::string::npos);
+  EXPECT_NE(message_of([&] { item_of(translator, "", "Good.", options); }, ErrorKind::text).find("the source is empty"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { item_of(translator, "好。", "", options); }, ErrorKind::text).find("the target is empty"),
+            std::string::npos);
 }
 
 TEST(Items, AnEncoderAloneReadsLines) {
@@ -511,7 +515,12 @@ TEST(Links, AreCheckedBeforeAnythingRuns) {
   options.link.rule = LinkRule::threshold;
   options.link.threshold = 2;
   bool asked = false;
-  message_of([&] { find_heads(Model(family.config, 1), [&](HeadItem&) { return asked = true; }, options); }, ErrorKind::argument);
+  message_of(
+      [&] {
+        find_heads(
+            Model(family.config, 1), [&](HeadItem&) { return asked = true; }, options);
+      },
+      ErrorKind::argument);
   EXPECT_FALSE(asked);
 }
 
@@ -595,7 +604,9 @@ TEST(Difference, OfARunWithItselfIsNothing) {
   for (std::size_t i = 1; i < ranked.size(); ++i) EXPECT_GE(std::abs(ranked[i - 1].value), std::abs(ranked[i].value));
   EXPECT_EQ(some.before.model, report.model);
   EXPECT_EQ(some.after.model, changed.model);
-  EXPECT_NE(message_of([&] { report_from_json(to_json(some), "x"); }, ErrorKind::format).find("differences of two reports"), std::string::npos);
+  EXPECT_NE(
+      message_of([&] { report_from_json(to_json(some), "x"); }, ErrorKind::format).find("differences of two reports"),
+      std::string::npos);
   // Another corpus: scores can be compared, weights cannot.
   EXPECT_TRUE(difference(report, find_heads(model, items_from(random_items(family.config, 20, 10)))).likeness.empty());
   const reference::NamedConfig bigger = reference::all_families()[0];

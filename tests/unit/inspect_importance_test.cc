@@ -30,12 +30,14 @@ void expect_error(const std::function<void()>& action, const std::vector<std::st
 }
 
 const HeadEdges& of_head(const EdgeReport& report, const PlantedHead& head) {
-  return *std::find_if(report.heads.begin(), report.heads.end(), [&](const HeadEdges& of) { return of.head == place_of(head); });
+  return *std::find_if(report.heads.begin(), report.heads.end(),
+                       [&](const HeadEdges& of) { return of.head == place_of(head); });
 }
 
 // The silent head fools whoever looks at weights; the quiet head is found by every measure of what matters.
-void check_looks_and_matters(const Model& model, const ModelInput& input, const Target& target, const PlantedHead& silent,
-                             const PlantedHead& quiet, std::int64_t query, std::int64_t cue) {
+void check_looks_and_matters(const Model& model, const ModelInput& input, const Target& target,
+                             const PlantedHead& silent, const PlantedHead& quiet, std::int64_t query,
+                             std::int64_t cue) {
   const EdgeReport report = edge_effects(model, input, target);
   const Edge fooled{place_of(silent), query, cue}, found{place_of(quiet), query, cue};
   EXPECT_GT(of_head(report, silent).weight.at(query, cue), 0.99f);
@@ -55,7 +57,8 @@ void check_looks_and_matters(const Model& model, const ModelInput& input, const 
   };
   const std::vector<Edge> looked_at = places(by_weight);
   EXPECT_NE(std::find(looked_at.begin(), looked_at.end(), fooled), looked_at.end());
-  EXPECT_EQ(std::find(looked_at.begin(), looked_at.end(), found), looked_at.end()) << "the quiet edge must not be bright";
+  EXPECT_EQ(std::find(looked_at.begin(), looked_at.end(), found), looked_at.end())
+      << "the quiet edge must not be bright";
   EXPECT_EQ(report.largest(EdgeMeasure::first_order, 1).front().edge, found);
   EXPECT_LT(report.largest(EdgeMeasure::first_order, 1).front().first_order, -0.5) << "it speaks for the answer";
 
@@ -73,7 +76,8 @@ void check_looks_and_matters(const Model& model, const ModelInput& input, const 
     }
 
   std::vector<HeadEffect> heads = head_effects(model, input, target);
-  std::sort(heads.begin(), heads.end(), [](const HeadEffect& a, const HeadEffect& b) { return std::fabs(a.exact) > std::fabs(b.exact); });
+  std::sort(heads.begin(), heads.end(),
+            [](const HeadEffect& a, const HeadEffect& b) { return std::fabs(a.exact) > std::fabs(b.exact); });
   EXPECT_EQ(heads.front().place, place_of(quiet));
   for (const HeadEffect& head : heads)
     if (head.place == place_of(silent)) {
@@ -88,7 +92,8 @@ TEST(LooksAgainstMatters, InADecoder) {
   input.ids = {0, 1, 5, 3, 2, 9, 8, 4, 1, 3, 10, 2, 6, 9};
   const auto last = static_cast<std::int64_t>(input.ids.size()) - 1;
   check_looks_and_matters(planted.model, input, logit_of(planted.answer), planted.silent, planted.quiet, last, 2);
-  check_looks_and_matters(planted.model, input, difference_of(planted.answer, 4), planted.silent, planted.quiet, last, 2);
+  check_looks_and_matters(planted.model, input, difference_of(planted.answer, 4), planted.silent, planted.quiet, last,
+                          2);
 }
 
 TEST(LooksAgainstMatters, InCrossAttention) {
@@ -143,7 +148,8 @@ TEST(LongInputs, TopEdgesAreComputedInBlocksOfRows) {
   }
   options.top = 0;
   options.most_bytes = 16 << 20;
-  expect_error([&] { edge_effects(model, input, logit_of(3), options); }, {"4 heads", "55 MiB", "16 MiB allowed", "top edges"});
+  expect_error([&] { edge_effects(model, input, logit_of(3), options); },
+               {"4 heads", "55 MiB", "16 MiB allowed", "top edges"});
   options.write = false;
   options.heads = {{StackKind::decoder, 0, Part::self, 2}};
   options.most_bytes = 10 << 20;
@@ -163,9 +169,11 @@ class Missing : public testing::Test {
 };
 
 TEST_F(Missing, TargetsNameWhatThereIs) {
-  expect_error([&] { target_value(model, input, logit_of(19)); }, {"token 19 does not exist", "tokens 0 to 18", "nearest is 18"});
+  expect_error([&] { target_value(model, input, logit_of(19)); },
+               {"token 19 does not exist", "tokens 0 to 18", "nearest is 18"});
   expect_error([&] { target_value(model, input, logit_of(-2)); }, {"token -2 does not exist", "nearest is 0"});
-  expect_error([&] { target_value(model, input, logit_of(1, 3)); }, {"position 3 does not exist", "decoder has positions 0 to 2"});
+  expect_error([&] { target_value(model, input, logit_of(1, 3)); },
+               {"position 3 does not exist", "decoder has positions 0 to 2"});
   expect_error([&] { target_value(model, input, difference_of(1, 40)); }, {"token 40 does not exist"});
   expect_error([&] { target_value(model, input, difference_of(4, 4)); }, {"4 and itself"});
   expect_error([&] { edge_effects(model, input, log_probability_of({1, 2})); }, {"2 labels", "3 positions"});
@@ -178,14 +186,29 @@ TEST_F(Missing, TargetsNameWhatThereIs) {
 
 TEST_F(Missing, EdgesAndHeadsNameWhatThereIs) {
   const auto cut = [&](Edge edge) { exact_effects(model, input, logit_of(1), std::vector{edge}); };
-  expect_error([&] { cut({{StackKind::decoder, 2, Part::cross, 1}, 0, 0}); },
-               {"no decoder.2.cross.1", "encoder has layers 0 to 1", "heads 0 to 3", "nearest is decoder.0.cross.1"});
+  expect_error(
+      [&] {
+        cut({{StackKind::decoder, 2, Part::cross, 1}, 0, 0});
+      },
+      {"no decoder.2.cross.1", "encoder has layers 0 to 1", "heads 0 to 3", "nearest is decoder.0.cross.1"});
   expect_error([&] { cut({{StackKind::decoder, 1, Part::cross, 4}, 0, 0}); }, {"no decoder.1.cross.4", "heads 0 to 3"});
   expect_error([&] { cut({{StackKind::decoder, 1, Part::cross, -1}, 0, 0}); }, {"names no head", "heads are 0 to 3"});
   expect_error([&] { cut({{StackKind::encoder, 1, Part::cross, 0}, 0, 0}); }, {"no encoder.1.cross.0"});
-  expect_error([&] { cut({{StackKind::decoder, 1, Part::cross, 0}, 3, 0}); }, {"query 3 does not exist", "queries are 0 to 2"});
-  expect_error([&] { cut({{StackKind::decoder, 1, Part::cross, 0}, 2, 4}); }, {"key 4 does not exist", "keys are 0 to 3"});
-  expect_error([&] { cut({{StackKind::decoder, 1, Part::self, 0}, 1, 2}); }, {"decoder.1.self.0 (1, 2)", "does not see the key", "nothing to cut"});
+  expect_error(
+      [&] {
+        cut({{StackKind::decoder, 1, Part::cross, 0}, 3, 0});
+      },
+      {"query 3 does not exist", "queries are 0 to 2"});
+  expect_error(
+      [&] {
+        cut({{StackKind::decoder, 1, Part::cross, 0}, 2, 4});
+      },
+      {"key 4 does not exist", "keys are 0 to 3"});
+  expect_error(
+      [&] {
+        cut({{StackKind::decoder, 1, Part::self, 0}, 1, 2});
+      },
+      {"decoder.1.self.0 (1, 2)", "does not see the key", "nothing to cut"});
   EdgeOptions options;
   options.heads = {{StackKind::encoder, 5, Part::self, 0}};
   expect_error([&] { edge_effects(model, input, logit_of(1), options); }, {"no encoder.5.self.0"});
@@ -222,15 +245,18 @@ TEST_F(Missing, WithoutTargetWeightsAndWritesAreThere) {
   ASSERT_EQ(report.heads.size(), 24u);
   EXPECT_TRUE(report.heads[0].write.defined());
   EXPECT_FALSE(report.heads[0].first_order.defined());
-  expect_error([&] { report.largest(EdgeMeasure::first_order, 3); }, {"first_order was not computed", "encoder.0.self.0"});
+  expect_error([&] { report.largest(EdgeMeasure::first_order, 3); },
+               {"first_order was not computed", "encoder.0.self.0"});
   // Without weights nothing tells what the mask hides.
   options.weight = false;
-  expect_error([&] { edge_effects(model, input, std::nullopt, options).largest(EdgeMeasure::write, 3); }, {"weights", "were not computed"});
+  expect_error([&] { edge_effects(model, input, std::nullopt, options).largest(EdgeMeasure::write, 3); },
+               {"weights", "were not computed"});
 }
 
 // Nothing after the target's row can change it, and nothing in the last layer that it does not read.
 TEST_F(Missing, WhatComesTooLateHasNoEffect) {
-  const std::vector<Edge> late{{{StackKind::decoder, 0, Part::self, 1}, 2, 0}, {{StackKind::decoder, 1, Part::cross, 0}, 0, 1},
+  const std::vector<Edge> late{{{StackKind::decoder, 0, Part::self, 1}, 2, 0},
+                               {{StackKind::decoder, 1, Part::cross, 0}, 0, 1},
                                {{StackKind::decoder, 0, Part::cross, 0}, 0, 1}};
   const std::vector<double> effects = exact_effects(model, input, logit_of(4, 1), late);
   EXPECT_EQ(effects[0], 0);

@@ -19,11 +19,13 @@ namespace attend {
 namespace {
 
 const ModelFolder& translator() {
-  static const ModelFolder folder = load_model_folder(std::filesystem::path(ATTEND_SOURCE_DIR) / "weights/tatoeba-zh-en");
+  static const ModelFolder folder =
+      load_model_folder(std::filesystem::path(ATTEND_SOURCE_DIR) / "weights/tatoeba-zh-en");
   return folder;
 }
 const ModelFolder& poet() {
-  static const ModelFolder folder = load_model_folder(std::filesystem::path(ATTEND_SOURCE_DIR) / "weights/tang-quatrains");
+  static const ModelFolder folder =
+      load_model_folder(std::filesystem::path(ATTEND_SOURCE_DIR) / "weights/tang-quatrains");
   return folder;
 }
 
@@ -40,7 +42,8 @@ void expect_error(ErrorKind kind, const std::vector<std::string>& words, const s
     ADD_FAILURE() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), kind) << error.what();
-    for (const std::string& word : words) EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what() << " lacks " << word;
+    for (const std::string& word : words)
+      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what() << " lacks " << word;
   }
 }
 
@@ -65,7 +68,8 @@ TEST(Subject, WhatTheModelWritesIsItsGreedyTranslation) {
   const Translation expected = Translator(translator()).translate("我喜欢学习中文。", greedy);
   EXPECT_EQ(*subject.texts.target, expected.text());
   Recorder recorder({parse_site("decoder.1.cross.weights")});
-  EXPECT_EQ(write_on(translator(), subject, &recorder), write_on(translator(), subject, nullptr)) << "looking changes nothing";
+  EXPECT_EQ(write_on(translator(), subject, &recorder), write_on(translator(), subject, nullptr))
+      << "looking changes nothing";
   EXPECT_TRUE(recorder.has(parse_site("decoder.1.cross.weights"), 0));
 }
 
@@ -187,7 +191,8 @@ TEST(Inspect, TokensAreTheWeightsOfTheModel) {
   const std::size_t cells = subject.target.size() * subject.source.size();
   for (std::size_t head = 0; head < 2; ++head)
     for (std::size_t cell = 0; cell < cells; ++cell)
-      EXPECT_NEAR(attention.measures.front().values[head * cells + cell], weights.data()[(head == 0 ? 1 : 3) * cells + cell], 1e-6);
+      EXPECT_NEAR(attention.measures.front().values[head * cells + cell],
+                  weights.data()[(head == 0 ? 1 : 3) * cells + cell], 1e-6);
   // Entropy of every row, from the same weights in double.
   const RowStatistic& entropy = attention.statistics.front();
   ASSERT_EQ(entropy.name, "entropy");
@@ -211,7 +216,10 @@ TEST(Inspect, TokensAreTheWeightsOfTheModel) {
 TEST(Inspect, ExactEffectsStandBesideFirstOrderOnes) {
   const Subject subject = pair();
   InspectOptions options;
-  options.target = logit_of(token_named(*translator().target, "\xE2\x96\x81" "Chinese"), 3);
+  options.target = logit_of(token_named(*translator().target,
+                                        "\xE2\x96\x81"
+                                        "Chinese"),
+                            3);
   options.exact = 20;
   const InspectReport report = inspect(translator(), "m", subject, options);
   EXPECT_NEAR(report.target, target_value(translator().model, subject.input, *options.target), 1e-5);
@@ -260,7 +268,8 @@ TEST(Inspect, RowsNeedNoMatrices) {
       EXPECT_EQ(full.statistics[kind].values, rows.statistics[kind].values);
       EXPECT_EQ(full.metrics[kind].values, rows.metrics[kind].values);
     }
-    const std::size_t queries = with.inspection.texts[full.query_text].tokens.size(), keys = with.inspection.texts[full.key_text].tokens.size();
+    const std::size_t queries = with.inspection.texts[full.query_text].tokens.size(),
+                      keys = with.inspection.texts[full.key_text].tokens.size();
     ASSERT_EQ(without.readings[part].size(), queries);
     const std::vector<float>& weights = full.measures.front().values;
     const std::size_t maps = weights.size() / (queries * keys);
@@ -271,7 +280,8 @@ TEST(Inspect, RowsNeedNoMatrices) {
         for (std::size_t map = 0; map < maps; ++map)
           share += static_cast<double>(weights[(map * queries + query) * keys + key]) / static_cast<double>(maps);
         const auto& row = without.readings[part][query];
-        const auto found = std::find_if(row.begin(), row.end(), [&](const Reading& reading) { return reading.key == key; });
+        const auto found =
+            std::find_if(row.begin(), row.end(), [&](const Reading& reading) { return reading.key == key; });
         if (std::abs(share - 0.05) > 1e-6) {
           EXPECT_EQ(found != row.end(), share > 0.05);
         }
@@ -328,12 +338,16 @@ TEST(Inspect, LongTextsTakeMemoryLinearInTheirLength) {
 
 TEST(Inspect, ExactEffectsOfWordsAreOfAllTheirEdges) {
   const Subject subject = pair("我喜欢学习中文。", "I saw the beautifully decorated house.");
-  const std::vector<TokenGroup> words = group(subject.target, GroupBy::word), signs = group(subject.source, GroupBy::word);
+  const std::vector<TokenGroup> words = group(subject.target, GroupBy::word),
+                                signs = group(subject.source, GroupBy::word);
   ASSERT_LT(words.size(), subject.target.size()) << "some word has several tokens";
   InspectOptions options;
   options.attentions = {"cross"};
   options.layers = {2};
-  options.target = logit_of(token_named(*translator().target, "\xE2\x96\x81" "house"), static_cast<std::int64_t>(subject.target.size()) - 3);
+  options.target = logit_of(token_named(*translator().target,
+                                        "\xE2\x96\x81"
+                                        "house"),
+                            static_cast<std::int64_t>(subject.target.size()) - 3);
   const auto values = [&](std::int64_t exact, bool mean) {
     options.exact = exact;
     options.mean_heads = mean;
@@ -377,7 +391,10 @@ TEST(Inspect, ExactEffectsOfWordsAreOfAllTheirEdges) {
 
 TEST(Inspect, AgreementOverAllEdgesIsThatOfTheirList) {
   const Subject subject = pair();
-  const Target target = logit_of(token_named(*translator().target, "\xE2\x96\x81" "Chinese"), 3);
+  const Target target = logit_of(token_named(*translator().target,
+                                             "\xE2\x96\x81"
+                                             "Chinese"),
+                                 3);
   const EdgeReport effects = edge_effects(translator().model, subject.input, target);
   std::vector<MeasuredEdge> edges = effects.largest(EdgeMeasure::weight, std::numeric_limits<std::int64_t>::max());
   std::sort(edges.begin(), edges.end(), [](const MeasuredEdge& a, const MeasuredEdge& b) { return a.edge < b.edge; });
@@ -401,7 +418,8 @@ TEST(Inspect, WhatDoesNotExistIsRefused) {
   const Subject subject = pair();
   InspectOptions options;
   options.attentions = {"self"};
-  expect_error(ErrorKind::argument, {"\"self\"", "encoder, decoder, cross"}, [&] { inspect(translator(), "m", subject, options); });
+  expect_error(ErrorKind::argument, {"\"self\"", "encoder, decoder, cross"},
+               [&] { inspect(translator(), "m", subject, options); });
   options = {};
   options.layers = {4};
   expect_error(ErrorKind::argument, {"layer 4", "0 to 3"}, [&] { inspect(translator(), "m", subject, options); });

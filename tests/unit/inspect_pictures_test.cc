@@ -320,13 +320,16 @@ TEST(InspectPictures, AttributionsColourEveryTokenByItsSign) {
   std::size_t token = 0;
   for (const std::vector<float>& text : attribution.values)
     for (const float value : text)
-      EXPECT_EQ(fills[token++], pictures::hexadecimal(pictures::ramp(Theme::light, true)[static_cast<std::size_t>(scale.index(value))]));
-  for (const char* part : {"Integrated gradients: cats rather than dogs", "target 3.500", "at the baseline (<unk>) 0.250", "completeness error 0.125", "64 steps"})
+      EXPECT_EQ(fills[token++], pictures::hexadecimal(
+                                    pictures::ramp(Theme::light, true)[static_cast<std::size_t>(scale.index(value))]));
+  for (const char* part : {"Integrated gradients: cats rather than dogs", "target 3.500",
+                           "at the baseline (<unk>) 0.250", "completeness error 0.125", "64 steps"})
     EXPECT_NE(words.find(part), std::string::npos) << part << " in " << words;
   EXPECT_EQ(kind_of_refusal([&] { attribution_svg(inspection, "integrated"); }), ErrorKind::argument);
   // A text that the method does not judge is not shown.
   std::size_t boxes = 0;
-  for (const XmlElement& element : parse_xml(attribution_svg(inspection, "gradient_input"))) boxes += element.name == "rect" && element.attributes.contains("rx");
+  for (const XmlElement& element : parse_xml(attribution_svg(inspection, "gradient_input")))
+    boxes += element.name == "rect" && element.attributes.contains("rx");
   EXPECT_EQ(boxes, 4u);
 }
 
@@ -334,7 +337,9 @@ TEST(InspectPictures, LongTextsHaveTheStrongestLinesOnly) {
   const auto lines_of = [](const std::string& svg) {
     std::map<std::string, int> lines;  // of each query, by the tooltip "query -> key: value"
     for (const XmlElement& element : parse_xml(svg))
-      if (const std::size_t arrow = element.text.find(" \u2192 "); element.name == "title" && arrow != std::string::npos) ++lines[element.text.substr(0, arrow)];
+      if (const std::size_t arrow = element.text.find(" \u2192 ");
+          element.name == "title" && arrow != std::string::npos)
+        ++lines[element.text.substr(0, arrow)];
     return lines;
   };
   std::vector<std::string> words;

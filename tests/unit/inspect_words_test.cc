@@ -59,7 +59,8 @@ TEST(Pieces, OneChineseCharacterOverThreeBytesIsShownOnce) {
   EXPECT_EQ(pieces[0].fragments, 1);
   EXPECT_EQ(pieces[1].raw, "<0xE9>");
   EXPECT_EQ(texts(group(pieces, GroupBy::character)), (Texts{"a", "龘", "b"}));
-  EXPECT_EQ(texts(group(pieces, GroupBy::token)), (Texts{"a", "<0xE9>", "<0xBE>", "<0x98>", "b"})) << "no token is nameless";
+  EXPECT_EQ(texts(group(pieces, GroupBy::token)), (Texts{"a", "<0xE9>", "<0xBE>", "<0x98>", "b"}))
+      << "no token is nameless";
 }
 
 TEST(Pieces, BytesThatJoinToNothingStandAlone) {

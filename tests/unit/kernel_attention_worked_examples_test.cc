@@ -19,9 +19,10 @@ struct Answer {
 };
 
 // One head over plain rows of numbers.
-Answer ask(const std::vector<float>& query, const std::vector<float>& key, const std::vector<float>& value, std::int64_t head_dim,
-           float scale = 0, const Mask& mask = {}) {
-  const auto queries = static_cast<std::int64_t>(query.size()) / head_dim, keys = static_cast<std::int64_t>(key.size()) / head_dim;
+Answer ask(const std::vector<float>& query, const std::vector<float>& key, const std::vector<float>& value,
+           std::int64_t head_dim, float scale = 0, const Mask& mask = {}) {
+  const auto queries = static_cast<std::int64_t>(query.size()) / head_dim,
+             keys = static_cast<std::int64_t>(key.size()) / head_dim;
   AttentionCall call;
   call.query_heads = call.key_heads = 1;
   call.head_dim = head_dim;
@@ -147,17 +148,18 @@ TEST(AttentionWorkedExamples, MaskBeforeSoftmax) {  // row 8
 
 TEST(AttentionWorkedExamples, SelfTests) {
   expect_numbers(ask({1, 2}, {1, 0, 0, 1}, {1, 1}, 2, 1).scores, {1, 2}, 1e-6f);  // row 12
-  const Answer even = ask({0, 0}, {1, 0, 0, 1}, {2, 0, 0, 4}, 2);                  // row 13
+  const Answer even = ask({0, 0}, {1, 0, 0, 1}, {2, 0, 0, 4}, 2);                 // row 13
   expect_numbers(even.weights, {0.5f, 0.5f}, 1e-7f);
   expect_numbers(even.output, {1, 2}, 1e-6f);
-  const std::vector<float> rows = {1, 0, 0, 1, 1, 1, 1, 2};                        // row 14
+  const std::vector<float> rows = {1, 0, 0, 1, 1, 1, 1, 2};  // row 14
   const Answer causal = ask(rows, rows, rows, 2, 0, {CausalRule{}});
   for (std::size_t j = 0; j < 3; ++j) EXPECT_GT(causal.weights[8 + j], 0.0f);
   EXPECT_EQ(causal.scores[11], minus_infinity);
   EXPECT_EQ(causal.weights[11], 0.0f);
 }
 
-TEST(AttentionWorkedExamples, ScaleOfTwelveHeads) {  // row 15: model width 768 in 12 heads has head size 64 and divisor 8
+TEST(AttentionWorkedExamples,
+     ScaleOfTwelveHeads) {  // row 15: model width 768 in 12 heads has head size 64 and divisor 8
   std::vector<float> query(768, 1), key(768, 1), value(768, 3), output(768);
   AttentionCall call;
   call.query_heads = call.key_heads = 12;

@@ -74,7 +74,8 @@ TEST_F(CheckpointTest, DecoderOnlyAndFeatures) {
   task.image_width = 6;
   task.patch = 2;
   save_model_folder(folder_, Model(config, 1), bytes.get(), bytes.get(), task);
-  EXPECT_EQ(names(), (std::vector<std::string>{"config.json", "model.safetensors", "task.json"})) << "the old tokenizer must go";
+  EXPECT_EQ(names(), (std::vector<std::string>{"config.json", "model.safetensors", "task.json"}))
+      << "the old tokenizer must go";
   loaded = load_model_folder(folder_);
   EXPECT_FALSE(loaded.source);
   EXPECT_FALSE(loaded.target);
@@ -94,12 +95,14 @@ TEST_F(CheckpointTest, HalfPrecisionIsHalfTheSizeAndRounded) {
   const Model model(tiny_config(), 5);
   for (WeightType type : {WeightType::float16, WeightType::bfloat16}) {
     save_model_folder(folder_, model, nullptr, nullptr, translation_task(), type);
-    EXPECT_LT(std::filesystem::file_size(folder_ / "model.safetensors"), static_cast<std::uintmax_t>(model.parameter_count()) * 2 + 8000);
+    EXPECT_LT(std::filesystem::file_size(folder_ / "model.safetensors"),
+              static_cast<std::uintmax_t>(model.parameter_count()) * 2 + 8000);
     const Model loaded = load_model(folder_);
     for (std::size_t p = 0; p < model.parameters().size(); ++p)
       for (std::int64_t i = 0; i < model.parameters()[p].value.elements(); ++i) {
         const float x = model.parameters()[p].value.data()[i];
-        const float expected = type == WeightType::float16 ? float16_to_float(float_to_float16(x)) : bfloat16_to_float(float_to_bfloat16(x));
+        const float expected = type == WeightType::float16 ? float16_to_float(float_to_float16(x))
+                                                           : bfloat16_to_float(float_to_bfloat16(x));
         ASSERT_EQ(loaded.parameters()[p].value.data()[i], expected);
       }
   }
@@ -118,7 +121,8 @@ TEST_F(CheckpointTest, LeavesFilesOfOtherNamesAlone) {
 // ---- Refusals --------------------------------------------------------------------------------------------------------
 
 TEST_F(CheckpointTest, FoldersThatAreNone) {
-  expect_error([&] { load_model_folder(folder_ / "absent"); }, ErrorKind::file, {"absent", "does not exist", "config.json"});
+  expect_error([&] { load_model_folder(folder_ / "absent"); }, ErrorKind::file,
+               {"absent", "does not exist", "config.json"});
   expect_error([&] { load_model_folder(folder_); }, ErrorKind::file, {"not a model folder", "no config.json"});
   write("config.json", "{}");
   expect_error([&] { load_model_folder(folder_ / "config.json"); }, ErrorKind::file, {"is not a folder"});
@@ -132,23 +136,45 @@ TEST_F(CheckpointTest, ConfigThatContradictsTheWeights) {
     std::vector<std::string> parts;
   };
   const std::vector<Case> cases{
-      {"\"vocabulary\": 259", "\"vocabulary\": 250", {"\"encoder.embedding.weight\"", "[259, 8]", "[250, 8]", "encoder.vocabulary is 250"}},
+      {"\"vocabulary\": 259",
+       "\"vocabulary\": 250",
+       {"\"encoder.embedding.weight\"", "[259, 8]", "[250, 8]", "encoder.vocabulary is 250"}},
       {"\"layers\": 2", "\"layers\": 1", {"\"decoder.1.cross.", "no place", "decoder.layers is 1"}},
       {"\"layers\": 1", "\"layers\": 2", {"no tensor \"encoder.1.self.norm.gain\"", "encoder.layers is 2"}},
-      {"\"inner_width\": 12", "\"inner_width\": 10", {"\"encoder.0.feed_forward.inner.weight\"", "[12, 8]", "[10, 8]", "inner_width is 10"}},
-      {"\"head_dim\": 0", "\"head_dim\": 3", {"\"encoder.0.self.query_key_value.weight\"", "[24, 8]", "[18, 8]", "heads is 2", "head_dim is 3"}},
-      {"\"key_heads\": 0", "\"key_heads\": 1", {"\"encoder.0.self.query_key_value.weight\"", "[24, 8]", "[16, 8]", "key_heads is 1"}},
-      {"\"norm_bias\": true", "\"norm_bias\": false", {"\"decoder.0.cross.norm.bias\"", "no place", "norm_bias is false"}},
-      {"\"query_key_value_bias\": true", "\"query_key_value_bias\": false", {"_value.bias\"", "no place", "query_key_value_bias is false"}},
-      {"\"feed_forward_bias\": true", "\"feed_forward_bias\": false", {"feed_forward.inner.bias", "feed_forward_bias is false"}},
-      {"\"attention_output_bias\": true", "\"attention_output_bias\": false", {".output.bias\"", "attention_output_bias is false"}},
+      {"\"inner_width\": 12",
+       "\"inner_width\": 10",
+       {"\"encoder.0.feed_forward.inner.weight\"", "[12, 8]", "[10, 8]", "inner_width is 10"}},
+      {"\"head_dim\": 0",
+       "\"head_dim\": 3",
+       {"\"encoder.0.self.query_key_value.weight\"", "[24, 8]", "[18, 8]", "heads is 2", "head_dim is 3"}},
+      {"\"key_heads\": 0",
+       "\"key_heads\": 1",
+       {"\"encoder.0.self.query_key_value.weight\"", "[24, 8]", "[16, 8]", "key_heads is 1"}},
+      {"\"norm_bias\": true",
+       "\"norm_bias\": false",
+       {"\"decoder.0.cross.norm.bias\"", "no place", "norm_bias is false"}},
+      {"\"query_key_value_bias\": true",
+       "\"query_key_value_bias\": false",
+       {"_value.bias\"", "no place", "query_key_value_bias is false"}},
+      {"\"feed_forward_bias\": true",
+       "\"feed_forward_bias\": false",
+       {"feed_forward.inner.bias", "feed_forward_bias is false"}},
+      {"\"attention_output_bias\": true",
+       "\"attention_output_bias\": false",
+       {".output.bias\"", "attention_output_bias is false"}},
       {"\"gated\": false", "\"gated\": true", {"no tensor", ".feed_forward.gate.weight\"", "gated is true"}},
       {"\"final_norm\": true", "\"final_norm\": false", {"\"encoder.norm.", "no place"}},
-      {"\"embedding_norm\": false", "\"embedding_norm\": true", {"no tensor \"encoder.embedding_norm.gain\"", "encoder.embedding_norm is true"}},
-      {"\"positions\": \"sinusoidal\"", "\"positions\": \"learned\"", {"no tensor \"encoder.position.weight\"", "positions is \"learned\""}},
+      {"\"embedding_norm\": false",
+       "\"embedding_norm\": true",
+       {"no tensor \"encoder.embedding_norm.gain\"", "encoder.embedding_norm is true"}},
+      {"\"positions\": \"sinusoidal\"",
+       "\"positions\": \"learned\"",
+       {"no tensor \"encoder.position.weight\"", "positions is \"learned\""}},
       {"\"tied_logits\": false", "\"tied_logits\": true", {"\"logits.weight\"", "no place", "tied_logits is true"}},
       {"\"logits_bias\": false", "\"logits_bias\": true", {"no tensor \"logits.bias\"", "logits_bias is true"}},
-      {"\"shared_embeddings\": false", "\"shared_embeddings\": true", {"no tensor \"embedding.weight\"", "shared_embeddings is true"}},
+      {"\"shared_embeddings\": false",
+       "\"shared_embeddings\": true",
+       {"no tensor \"embedding.weight\"", "shared_embeddings is true"}},
       {"\"inner_width\": 12", "\"inner_width\": 1000000000", {"numbers", "config.json describes a model of"}},
       {"\"width\": 8", "\"width\": 8000", {"numbers", "config.json describes a model of"}},
   };
@@ -174,7 +200,8 @@ TEST_F(CheckpointTest, PositionsBeyondTheWeights) {
       replace("config.json", "\"relative_buckets\": 32", "\"relative_buckets\": 1000000000");
       replace("config.json", "\"relative_max_distance\": 128", "\"relative_max_distance\": 2000000000");
     }
-    expect_error([&] { load_model_folder(folder_); }, ErrorKind::config, {"model.safetensors: ", "numbers", "config.json describes a model of"});
+    expect_error([&] { load_model_folder(folder_); }, ErrorKind::config,
+                 {"model.safetensors: ", "numbers", "config.json describes a model of"});
   }
 }
 
@@ -192,11 +219,13 @@ TEST_F(CheckpointTest, WeightsThatAreNoNumbers) {
     std::memcpy(broken.data() + 8 + header + static_cast<std::uint64_t>(entry.begin) + (3 * 8 + 5) * 4, &bad, 4);
     write("model.safetensors", broken);
     expect_error([&] { load_model_folder(folder_); }, ErrorKind::numeric,
-                 {"model.safetensors", "\"decoder.1.feed_forward.inner.weight\"", std::isnan(bad) ? "NaN" : "infinity", "[3, 5]"});
+                 {"model.safetensors", "\"decoder.1.feed_forward.inner.weight\"", std::isnan(bad) ? "NaN" : "infinity",
+                  "[3, 5]"});
     // And out of a model, which then does not replace the file.
     write("model.safetensors", whole);
     model.parameter("encoder.0.self.norm.gain").value.data()[2] = bad;
-    expect_error([&] { save_model_folder(folder_, model, nullptr, nullptr, translation_task()); }, ErrorKind::numeric, {"\"encoder.0.self.norm.gain\"", "[2]"});
+    expect_error([&] { save_model_folder(folder_, model, nullptr, nullptr, translation_task()); }, ErrorKind::numeric,
+                 {"\"encoder.0.self.norm.gain\"", "[2]"});
     EXPECT_EQ(read("model.safetensors"), whole);
   }
 }
@@ -206,25 +235,30 @@ TEST_F(CheckpointTest, NumbersTooLargeForHalfPrecision) {
   save_model_folder(folder_, model, nullptr, nullptr, translation_task());
   const std::string before = read("model.safetensors");
   model.parameter("logits.weight").value.row(4)[1] = 70000;
-  expect_error([&] { save_model_folder(folder_, model, nullptr, nullptr, translation_task(), WeightType::float16); }, ErrorKind::numeric, {"\"logits.weight\"", "70000", "[4, 1]"});
+  expect_error([&] { save_model_folder(folder_, model, nullptr, nullptr, translation_task(), WeightType::float16); },
+               ErrorKind::numeric, {"\"logits.weight\"", "70000", "[4, 1]"});
   EXPECT_EQ(read("model.safetensors"), before);
 }
 
 TEST_F(CheckpointTest, TokenizersOfAnotherModel) {
   const auto bytes = byte_tokenizer(), more = byte_tokenizer(Normalisation::none, {"<x>"});
   const Model model(tiny_config(), 5);
-  expect_error([&] { save_model_folder(folder_, model, more.get(), bytes.get(), translation_task()); }, ErrorKind::config, {"encoder.vocabulary is 259", "260 tokens"});
+  expect_error([&] { save_model_folder(folder_, model, more.get(), bytes.get(), translation_task()); },
+               ErrorKind::config, {"encoder.vocabulary is 259", "260 tokens"});
   save_model_folder(folder_, model, bytes.get(), bytes.get(), translation_task());
   more->save(folder_);
-  expect_error([&] { load_model_folder(folder_); }, ErrorKind::config, {"config.json", "encoder.vocabulary is 259", "260 tokens"});
+  expect_error([&] { load_model_folder(folder_); }, ErrorKind::config,
+               {"config.json", "encoder.vocabulary is 259", "260 tokens"});
   byte_tokenizer(Normalisation::nfkc)->save(folder_);  // of the same size, but another one
-  expect_error([&] { load_model_folder(folder_); }, ErrorKind::config, {"model.safetensors", "trained with the tokenizer", bytes->fingerprint()});
+  expect_error([&] { load_model_folder(folder_); }, ErrorKind::config,
+               {"model.safetensors", "trained with the tokenizer", bytes->fingerprint()});
   bytes->save(folder_);
   EXPECT_NO_THROW(load_model_folder(folder_));
   std::string json = read("tokenizer.json");
   json.replace(json.find(bytes->fingerprint()), 4, "0000");
   write("tokenizer.json", json);
-  expect_error([&] { load_model_folder(folder_); }, ErrorKind::format, {folder_.string() + "/tokenizer.json: its size or fingerprint"});
+  expect_error([&] { load_model_folder(folder_); }, ErrorKind::format,
+               {folder_.string() + "/tokenizer.json: its size or fingerprint"});
   bytes->save(folder_);
   std::filesystem::copy_file(folder_ / "tokenizer.json", folder_ / "target_tokenizer.json");
   expect_error([&] { load_model_folder(folder_); }, ErrorKind::format, {"tokenizer.json", "beside"});
@@ -249,9 +283,11 @@ TEST_F(CheckpointTest, TasksThatAreWrong) {
   save_model_folder(folder_, model, nullptr, nullptr, translation_task());
   const std::string good = read("task.json");
   replace("task.json", "\"languages\"", "\"langauges\"");
-  expect_error([&] { load_model_folder(folder_); }, ErrorKind::config, {"task.json", "\"langauges\"", "did you mean \"languages\"?"});
+  expect_error([&] { load_model_folder(folder_); }, ErrorKind::config,
+               {"task.json", "\"langauges\"", "did you mean \"languages\"?"});
   write("task.json", "{\"kind\": \"translation\"}");
-  expect_error([&] { load_model_folder(folder_); }, ErrorKind::config, {"task.json: kind", "\"translation\"", "did you mean \"translate\"?"});
+  expect_error([&] { load_model_folder(folder_); }, ErrorKind::config,
+               {"task.json: kind", "\"translation\"", "did you mean \"translate\"?"});
   write("task.json", "{\"languages\": [1]}");
   expect_error([&] { load_model_folder(folder_); }, ErrorKind::config, {"task.json: languages", "a list of strings"});
   write("task.json", "{\"kind\": \"classify\", \"classes\": [\"a\"]}");
@@ -283,10 +319,13 @@ struct Variant {
   std::shared_ptr<const Tokenizer> source, target;
   Task task;
 
-  void save(const std::filesystem::path& folder) const { save_model_folder(folder, model, source.get(), target.get(), task); }
+  void save(const std::filesystem::path& folder) const {
+    save_model_folder(folder, model, source.get(), target.get(), task);
+  }
   bool equals(const ModelFolder& loaded) const {
     return fingerprint(loaded.model) == fingerprint(model) && loaded.task == task && loaded.source && loaded.target &&
-           loaded.source->fingerprint() == source->fingerprint() && loaded.target->fingerprint() == target->fingerprint();
+           loaded.source->fingerprint() == source->fingerprint() &&
+           loaded.target->fingerprint() == target->fingerprint();
   }
 };
 
@@ -315,7 +354,8 @@ TEST_F(CheckpointTest, KilledWhileSavingTheFolderLoadsWhole) {
   all[0].save(folder_);
   const auto begin = std::chrono::steady_clock::now();
   for (const Variant& each : all) each.save(folder_);
-  const auto round = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin).count();
+  const auto round =
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin).count();
 
   std::mt19937 random(1);
   std::vector<int> seen(all.size(), 0);
@@ -338,7 +378,8 @@ TEST_F(CheckpointTest, KilledWhileSavingTheFolderLoadsWhole) {
     ASSERT_EQ(::read(first_save[0], &done, 1), 1);
     ::close(first_save[0]);
     ::close(first_save[1]);
-    std::this_thread::sleep_for(std::chrono::microseconds(std::uniform_int_distribution<std::int64_t>(0, 2 * round)(random)));
+    std::this_thread::sleep_for(
+        std::chrono::microseconds(std::uniform_int_distribution<std::int64_t>(0, 2 * round)(random)));
     ::kill(child, SIGKILL);
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
@@ -347,7 +388,8 @@ TEST_F(CheckpointTest, KilledWhileSavingTheFolderLoadsWhole) {
     ASSERT_EQ(count_equal(all, loaded), 1) << "round " << kill_round;
     for (std::size_t i = 0; i < all.size(); ++i) seen[i] += all[i].equals(loaded);
   }
-  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_GT(seen[i], 0) << "variant " << i << " never survived: kills came too early";
+  for (std::size_t i = 0; i < all.size(); ++i)
+    EXPECT_GT(seen[i], 0) << "variant " << i << " never survived: kills came too early";
   // What was left half done does not disturb the next save, and is cleaned up by it.
   all[3].save(folder_);
   EXPECT_TRUE(all[3].equals(load_model_folder(folder_)));
@@ -361,15 +403,19 @@ TEST_F(CheckpointTest, EveryStepOfAChangeOfSeveralFilesIsWhole) {
   const std::vector<Variant> all = variants();
   const auto other = folder_ / "other";
   all[3].save(other);
-  const std::vector<std::string> written{"config.json", "source_tokenizer.json", "target_tokenizer.json", "model.safetensors"};
+  const std::vector<std::string> written{"config.json", "source_tokenizer.json", "target_tokenizer.json",
+                                         "model.safetensors"};
   for (std::size_t done = 0; done <= written.size() + 1; ++done) {
     for (const std::string& name : names())
       if (name != "other") std::filesystem::remove(folder_ / name);
     all[0].save(folder_);
     for (const std::string& name : written) std::filesystem::copy_file(other / name, folder_ / (name + ".next"));
     EXPECT_TRUE(all[0].equals(load_model_folder(folder_))) << "without the promise the old files count";
-    write("pending.json", R"({"written": ["config.json", "source_tokenizer.json", "target_tokenizer.json", "model.safetensors"], "removed": ["tokenizer.json"]})");
-    for (std::size_t i = 0; i < std::min(done, written.size()); ++i) std::filesystem::rename(folder_ / (written[i] + ".next"), folder_ / written[i]);
+    write(
+        "pending.json",
+        R"({"written": ["config.json", "source_tokenizer.json", "target_tokenizer.json", "model.safetensors"], "removed": ["tokenizer.json"]})");
+    for (std::size_t i = 0; i < std::min(done, written.size()); ++i)
+      std::filesystem::rename(folder_ / (written[i] + ".next"), folder_ / written[i]);
     if (done > written.size()) std::filesystem::remove(folder_ / "tokenizer.json");
     EXPECT_TRUE(all[3].equals(load_model_folder(folder_))) << done;
     // The next save finishes it first.
@@ -382,9 +428,11 @@ TEST_F(CheckpointTest, EveryStepOfAChangeOfSeveralFilesIsWhole) {
 TEST_F(CheckpointTest, APromiseCannotReachOtherFiles) {
   variants()[0].save(folder_ / "model");
   write("precious", "keep me");
-  for (const char* text : {R"({"written": [], "removed": ["../precious"]})", R"({"written": ["../precious"], "removed": []})"}) {
+  for (const char* text :
+       {R"({"written": [], "removed": ["../precious"]})", R"({"written": ["../precious"], "removed": []})"}) {
     std::ofstream(folder_ / "model" / "pending.json") << text;
-    expect_error([&] { load_model_folder(folder_ / "model"); }, ErrorKind::format, {"pending.json", "no part of a model folder"});
+    expect_error([&] { load_model_folder(folder_ / "model"); }, ErrorKind::format,
+                 {"pending.json", "no part of a model folder"});
     expect_error([&] { variants()[1].save(folder_ / "model"); }, ErrorKind::format, {"pending.json"});
     EXPECT_EQ(read("precious"), "keep me");
   }
@@ -415,7 +463,7 @@ TEST_F(CheckpointTest, FullDiskLeavesTheOldModel) {
   all[0].save(folder_);
   const std::vector<std::string> before = names();
   const auto weights = std::filesystem::file_size(folder_ / "model.safetensors");
-  for (std::size_t next : {1u, 2u, 3u})                         // only the weights; several files; other files
+  for (std::size_t next : {1u, 2u, 3u})  // only the weights; several files; other files
     for (std::uintmax_t room : {weights / 2, std::uintmax_t{100}, std::uintmax_t{0}}) {
       {
         const SmallDisk small(room);

@@ -88,7 +88,9 @@ TEST_F(ImportTest, StacksSlicesAndTransposes) {
 TEST_F(ImportTest, ARowWithItsLayerGoesBeforeTheOneForAll) {
   tensors_["special"] = tensors_["h.0.ln2"];
   tensors_.erase("h.0.ln2");
-  Model model = load(changed("\"h.{layer}.ln2\",", "\"h.{layer}.ln2\", \"decoder.0.feed_forward.norm.gain\": \"special\",").replace(0, 0, ""));
+  Model model =
+      load(changed("\"h.{layer}.ln2\",", "\"h.{layer}.ln2\", \"decoder.0.feed_forward.norm.gain\": \"special\",")
+               .replace(0, 0, ""));
   EXPECT_EQ(model.parameter("decoder.0.feed_forward.norm.gain").value.to_vector(), tensors_["special"].to_vector());
 }
 
@@ -105,21 +107,41 @@ TEST_F(ImportTest, RefusesTablesThatDoNotFit) {
       {changed("\"note\"", "\"nota\""), ErrorKind::config, {"unknown key \"nota\"", "did you mean \"note\"?"}},
       {changed("\"gated\"", "\"gatted\""), ErrorKind::config, {"their table: config", "\"gatted\"", "\"gated\""}},
       {changed("\"heads\": 2", "\"heads\": 3"), ErrorKind::config, {"their table: config: heads"}},
-      {changed("\"transpose\": true", "\"transpose\": 1"), ErrorKind::config, {"transpose", "feed_forward.output.weight"}},
+      {changed("\"transpose\": true", "\"transpose\": 1"),
+       ErrorKind::config,
+       {"transpose", "feed_forward.output.weight"}},
       {changed("\"transpose\"", "\"transposed\""), ErrorKind::config, {"unknown key \"transposed\"", "\"transpose\""}},
       {changed("[0, 6]", "[6, 0]"), ErrorKind::config, {"[begin, end]", "feed_forward.gate.weight"}},
       {changed("[0, 6]", "[-1, 6]"), ErrorKind::config, {"[begin, end]"}},
       {changed("[0, 6]", "[7, 13]"), ErrorKind::config, {"rows 7 to 13", "\"h.0.gate_and_up\"", "it has 12"}},
-      {changed("[0, 6]", "[0, 5]"), ErrorKind::config, {"\"decoder.0.feed_forward.gate.weight\"", "[6, 4]", "[5, 4]", "inner_width is 6"}},
-      {changed("\"transpose\": true", "\"transpose\": false"), ErrorKind::config, {"\"decoder.0.feed_forward.output.weight\"", "[4, 6]", "\"h.0.down\" [6, 4]"}},
-      {changed(", \"h.{layer}.v\"", ""), ErrorKind::config, {"query_key_value.weight\"", "[12, 4]", "\"h.0.q\" [4, 4] and \"h.0.k\" [4, 4]", "heads is 2"}},
-      {changed("\"h.{layer}.v\"]", "\"h.{layer}.v\", \"h.{layer}.o\"]"), ErrorKind::config, {"query_key_value.weight\"", "[12, 4]", "\"h.0.o\""}},
-      {changed("\"h.{layer}.o\"", "\"h.{layer}.oo\""), ErrorKind::format, {"theirs.safetensors", "no tensor \"h.0.oo\"", "did you mean \"h.0.o\"?"}},
-      {changed("\"decoder.norm.gain\": \"ln_f\"", "\"decoder.norm.gian\": \"ln_f\""), ErrorKind::config, {"no row for parameter \"decoder.norm.gain\""}},
-      {changed("\"decoder.norm.gain\": \"ln_f\"", "\"decoder.norm.gain\": \"ln_f\", \"logits.weight\": \"wte\""), ErrorKind::config, {"\"logits.weight\"", "does not have"}},
+      {changed("[0, 6]", "[0, 5]"),
+       ErrorKind::config,
+       {"\"decoder.0.feed_forward.gate.weight\"", "[6, 4]", "[5, 4]", "inner_width is 6"}},
+      {changed("\"transpose\": true", "\"transpose\": false"),
+       ErrorKind::config,
+       {"\"decoder.0.feed_forward.output.weight\"", "[4, 6]", "\"h.0.down\" [6, 4]"}},
+      {changed(", \"h.{layer}.v\"", ""),
+       ErrorKind::config,
+       {"query_key_value.weight\"", "[12, 4]", "\"h.0.q\" [4, 4] and \"h.0.k\" [4, 4]", "heads is 2"}},
+      {changed("\"h.{layer}.v\"]", "\"h.{layer}.v\", \"h.{layer}.o\"]"),
+       ErrorKind::config,
+       {"query_key_value.weight\"", "[12, 4]", "\"h.0.o\""}},
+      {changed("\"h.{layer}.o\"", "\"h.{layer}.oo\""),
+       ErrorKind::format,
+       {"theirs.safetensors", "no tensor \"h.0.oo\"", "did you mean \"h.0.o\"?"}},
+      {changed("\"decoder.norm.gain\": \"ln_f\"", "\"decoder.norm.gian\": \"ln_f\""),
+       ErrorKind::config,
+       {"no row for parameter \"decoder.norm.gain\""}},
+      {changed("\"decoder.norm.gain\": \"ln_f\"", "\"decoder.norm.gain\": \"ln_f\", \"logits.weight\": \"wte\""),
+       ErrorKind::config,
+       {"\"logits.weight\"", "does not have"}},
       {changed("\"rotary.*\"", ""), ErrorKind::config, {"no use for tensor \"rotary.inv_freq\" [2]", "ignore"}},
-      {changed("\"vocabulary\": 5", "\"vocabulary\": 6"), ErrorKind::config, {"\"decoder.embedding.weight\"", "[6, 4]", "decoder.vocabulary is 6", "\"wte\" [5, 4]"}},
-      {changed("\"layers\": 1", "\"layers\": 2"), ErrorKind::format, {"no tensor \"h.1.ln1\"", "did you mean \"h.0.ln1\"?"}},
+      {changed("\"vocabulary\": 5", "\"vocabulary\": 6"),
+       ErrorKind::config,
+       {"\"decoder.embedding.weight\"", "[6, 4]", "decoder.vocabulary is 6", "\"wte\" [5, 4]"}},
+      {changed("\"layers\": 1", "\"layers\": 2"),
+       ErrorKind::format,
+       {"no tensor \"h.1.ln1\"", "did you mean \"h.0.ln1\"?"}},
       {changed("\"h.{layer}.o\"", "[]"), ErrorKind::config, {"self.output.weight", "empty list"}},
       {changed("\"h.{layer}.o\"", "7"), ErrorKind::config, {"self.output.weight", "expected a name"}},
   };
@@ -131,7 +153,8 @@ TEST_F(ImportTest, RefusesTablesThatDoNotFit) {
 
 TEST_F(ImportTest, RefusesNumbersThatAreNone) {
   tensors_["h.0.k"].row(1)[2] = NAN;
-  expect_error([&] { load(table_); }, ErrorKind::numeric, {"theirs.safetensors", "decoder.0.self.query_key_value.weight", "NaN", "[5, 2]"});
+  expect_error([&] { load(table_); }, ErrorKind::numeric,
+               {"theirs.safetensors", "decoder.0.self.query_key_value.weight", "NaN", "[5, 2]"});
 }
 
 TEST_F(ImportTest, RefusesTensorsOfTooManyAxes) {

@@ -40,7 +40,8 @@ class FolderTest : public testing::Test {
  protected:
   FolderTest() {
     const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = std::filesystem::path(testing::TempDir()) / (std::string("attend-") + info->test_suite_name() + "-" + info->name());
+    folder_ = std::filesystem::path(testing::TempDir()) /
+              (std::string("attend-") + info->test_suite_name() + "-" + info->name());
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }
@@ -53,7 +54,9 @@ class FolderTest : public testing::Test {
     std::ifstream in(folder_ / name, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   }
-  void write(const std::string& name, const std::string& bytes) const { std::ofstream(folder_ / name, std::ios::binary) << bytes; }
+  void write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(folder_ / name, std::ios::binary) << bytes;
+  }
   void replace(const std::string& name, const std::string& from, const std::string& to) const {
     std::string bytes = read(name);
     const std::size_t at = bytes.find(from);
@@ -77,7 +80,8 @@ inline void expect_error(const std::function<void()>& run, ErrorKind kind, const
   } catch (const Error& error) {
     const std::string message = error.what();
     EXPECT_EQ(error.kind(), kind) << message;
-    for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << '"' << part << "\" is not in: " << message;
+    for (const std::string& part : parts)
+      EXPECT_NE(message.find(part), std::string::npos) << '"' << part << "\" is not in: " << message;
   }
 }
 

@@ -33,7 +33,8 @@ std::string message_of(const std::function<void()>& run, ErrorKind kind) {
 }
 
 void expect_parts(const std::string& message, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << '"' << part << "\" is not in: " << message;
+  for (const std::string& part : parts)
+    EXPECT_NE(message.find(part), std::string::npos) << '"' << part << "\" is not in: " << message;
 }
 
 TEST(Config, AcceptsEveryFamily) {
@@ -74,15 +75,21 @@ TEST(Config, CountsParametersWithoutMakingThem) {
   with([](auto& c) { c.decoder->vocabulary = 50, c.shared_embeddings = c.tied_logits = true; });
   with([](auto& c) { c.encoder.reset(), c.positions = PositionKind::learned, c.logits_bias = true, c.gated = true; });
   with([](auto& c) { c.query_key_value_bias = c.attention_output_bias = c.feed_forward_bias = c.norm_bias = false; });
-  with([](auto& c) { c.encoder.reset(), c.norm = NormKind::rms, c.norm_bias = false, c.key_heads = 2, c.head_dim = 12, c.positions = PositionKind::rotary; });
-  with([](auto& c) { c.positions = PositionKind::relative_bias, c.encoder->embedding_norm = true, c.decoder->final_norm = false; });
+  with([](auto& c) {
+    c.encoder.reset(), c.norm = NormKind::rms, c.norm_bias = false, c.key_heads = 2, c.head_dim = 12,
+                       c.positions = PositionKind::rotary;
+  });
+  with([](auto& c) {
+    c.positions = PositionKind::relative_bias, c.encoder->embedding_norm = true, c.decoder->final_norm = false;
+  });
   with([](auto& c) {
     c.decoder.reset();
     c.encoder = StackConfig{2, 0, 49, false, true, false, true};
     c.classes = 10;
     c.pooling = Pooling::class_token;
   });
-  for (const TransformerConfig& config : configs) EXPECT_EQ(parameter_count(config), Model(config).parameter_count()) << to_json(config);
+  for (const TransformerConfig& config : configs)
+    EXPECT_EQ(parameter_count(config), Model(config).parameter_count()) << to_json(config);
 }
 
 TEST(Config, NamesTheFieldThatContradicts) {
@@ -113,21 +120,28 @@ TEST(Config, NamesTheFieldThatContradicts) {
       {[nan](auto& c) { c.norm_epsilon = nan; }, {"config.norm_epsilon", "nan"}},
       {[](auto& c) { c.norm = NormKind::rms; }, {"config.norm_bias", "rms"}},
       {[](auto& c) { c.width = 33, c.heads = 3; }, {"config.width", "is 33", "even", "sinusoidal"}},
-      {[](auto& c) { c.width = 2, c.heads = 1, c.sinusoid_layout = SinusoidLayout::halves; }, {"config.width", "is 2", "halves"}},
+      {[](auto& c) { c.width = 2, c.heads = 1, c.sinusoid_layout = SinusoidLayout::halves; },
+       {"config.width", "is 2", "halves"}},
       {[](auto& c) { c.max_positions = 0; }, {"config.max_positions", "is 0"}},
       {[](auto& c) { c.max_positions = std::int64_t{1} << 40; }, {"config.max_positions"}},
-      {[](auto& c) { c.max_positions = 1 << 22, c.width = 64; }, {"config.max_positions", "is 4194304", "at most 2097152", "128 numbers"}},
+      {[](auto& c) { c.max_positions = 1 << 22, c.width = 64; },
+       {"config.max_positions", "is 4194304", "at most 2097152", "128 numbers"}},
       {[](auto& c) { c.max_positions = 1 << 22, c.head_dim = 128, c.positions = PositionKind::rotary; },
        {"config.max_positions", "at most 2097152", "128 numbers"}},
-      {[](auto& c) { c.max_positions = 1 << 22, c.width = 1 << 14, c.positions = PositionKind::learned; }, {"parameters"}},
-      {[](auto& c) { c.first_position = 2, c.positions = PositionKind::learned; }, {"config.first_position", "is 2", "learned"}},
+      {[](auto& c) { c.max_positions = 1 << 22, c.width = 1 << 14, c.positions = PositionKind::learned; },
+       {"parameters"}},
+      {[](auto& c) { c.first_position = 2, c.positions = PositionKind::learned; },
+       {"config.first_position", "is 2", "learned"}},
       {[](auto& c) { c.position_base = 1; }, {"config.position_base", "is 1"}},
       {[infinity](auto& c) { c.position_base = infinity; }, {"config.position_base", "inf"}},
-      {[](auto& c) { c.positions = PositionKind::rotary, c.rotary_dim = 10; }, {"config.rotary_dim", "is 10", "at most", "8"}},
+      {[](auto& c) { c.positions = PositionKind::rotary, c.rotary_dim = 10; },
+       {"config.rotary_dim", "is 10", "at most", "8"}},
       {[](auto& c) { c.positions = PositionKind::rotary, c.rotary_dim = 3; }, {"config.rotary_dim", "is 3", "even"}},
       {[](auto& c) { c.positions = PositionKind::rotary, c.head_dim = 5; }, {"config.head_dim", "is 5", "even"}},
-      {[](auto& c) { c.positions = PositionKind::relative_bias, c.relative_buckets = 5; }, {"config.relative_buckets", "is 5"}},
-      {[](auto& c) { c.positions = PositionKind::relative_bias, c.relative_max_distance = 16; }, {"config.relative_max_distance", "is 16"}},
+      {[](auto& c) { c.positions = PositionKind::relative_bias, c.relative_buckets = 5; },
+       {"config.relative_buckets", "is 5"}},
+      {[](auto& c) { c.positions = PositionKind::relative_bias, c.relative_max_distance = 16; },
+       {"config.relative_max_distance", "is 16"}},
       {[](auto& c) { c.window = -1; }, {"config.window", "is -1"}},
       {[](auto& c) { c.embedding_scale = 0; }, {"config.embedding_scale", "is 0"}},
       {[nan](auto& c) { c.attention_scale = nan; }, {"config.attention_scale"}},
@@ -138,7 +152,8 @@ TEST(Config, NamesTheFieldThatContradicts) {
        {"config.tied_logits", "vocabulary"}},
       {[](auto& c) { c.classes = 3; }, {"config.pooling", "classes is 3"}},
       {[](auto& c) { c.pooling = Pooling::mean; }, {"config.classes", "mean"}},
-      {[](auto& c) { c.classes = 3, c.pooling = Pooling::class_token; }, {"config.pooling", "encoder.class_token is false"}},
+      {[](auto& c) { c.classes = 3, c.pooling = Pooling::class_token; },
+       {"config.pooling", "encoder.class_token is false"}},
       {[](auto& c) { c.encoder.reset(), c.classes = 3, c.pooling = Pooling::mean; }, {"config.classes", "no encoder"}},
       {[](auto& c) { c.dropout = 1; }, {"config.dropout", "is 1", "below 1"}},
       {[nan](auto& c) { c.attention_dropout = nan; }, {"config.attention_dropout"}},
@@ -197,11 +212,15 @@ TEST(ConfigJson, EveryFieldSurvives) {
 }
 
 TEST(ConfigJson, EveryEnumeratorSurvives) {
-  const auto same = [](const TransformerConfig& config) { EXPECT_EQ(config_from_json(to_json(config), "config.json"), config) << to_json(config); };
+  const auto same = [](const TransformerConfig& config) {
+    EXPECT_EQ(config_from_json(to_json(config), "config.json"), config) << to_json(config);
+  };
   TransformerConfig config = encoder_decoder();
-  for (auto each : {PositionKind::none, PositionKind::sinusoidal, PositionKind::learned, PositionKind::rotary, PositionKind::relative_bias, PositionKind::alibi})
+  for (auto each : {PositionKind::none, PositionKind::sinusoidal, PositionKind::learned, PositionKind::rotary,
+                    PositionKind::relative_bias, PositionKind::alibi})
     config.positions = each, same(config);
-  for (auto each : {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) config.activation = each, same(config);
+  for (auto each : {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu})
+    config.activation = each, same(config);
   for (auto each : {Pairing::interleaved, Pairing::halves}) config.rotary_pairing = each, same(config);
   config.classes = 2;
   config.encoder->vocabulary = 0, config.encoder->input_width = 7, config.encoder->class_token = true;
@@ -209,8 +228,9 @@ TEST(ConfigJson, EveryEnumeratorSurvives) {
 }
 
 TEST(ConfigJson, ShortTextsTakeDefaults) {
-  const TransformerConfig config =
-      config_from_json(R"({"decoder": {"layers": 1, "vocabulary": 9, "causal": true}, "encoder": null, "width": 8, "heads": 2, "inner_width": 4, "dropout": 0})", "x");
+  const TransformerConfig config = config_from_json(
+      R"({"decoder": {"layers": 1, "vocabulary": 9, "causal": true}, "encoder": null, "width": 8, "heads": 2, "inner_width": 4, "dropout": 0})",
+      "x");
   EXPECT_FALSE(config.encoder);
   EXPECT_EQ(config.decoder->vocabulary, 9);
   EXPECT_EQ(config.max_positions, TransformerConfig{}.max_positions);
@@ -244,7 +264,9 @@ TEST(ConfigJson, RefusesWhatItDoesNotKnow) {
       {R"({"norm": "RMS"})", ErrorKind::config, {"norm", "\"RMS\"", "one of layer, rms"}},
       {R"({"positions": "rotery"})", ErrorKind::config, {"\"rotery\"", "did you mean \"rotary\"?"}},
       {R"({"positions": 3})", ErrorKind::config, {"positions", "3", "relative_bias"}},
-      {R"({"decoder": {"layers": 1, "vocabulary": 4, "causal": true}, "width": 8, "heads": 3, "inner_width": 4})", ErrorKind::config, {"m/config.json: heads", "is 3"}},
+      {R"({"decoder": {"layers": 1, "vocabulary": 4, "causal": true}, "width": 8, "heads": 3, "inner_width": 4})",
+       ErrorKind::config,
+       {"m/config.json: heads", "is 3"}},
       {"{}", ErrorKind::config, {"m/config.json: width", "is 0"}},
   };
   for (const Case& each : cases) {

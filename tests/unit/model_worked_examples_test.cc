@@ -18,7 +18,9 @@ Tensor matrix(std::int64_t rows, std::initializer_list<float> values) {
 }
 
 // A matrix as books write it, for x W. A Weight is [outputs, inputs], the transpose.
-Weight weight(std::int64_t rows, std::initializer_list<float> values) { return Weight(transpose(matrix(rows, values))); }
+Weight weight(std::int64_t rows, std::initializer_list<float> values) {
+  return Weight(transpose(matrix(rows, values)));
+}
 
 void expect_rows(const Tensor& found, std::initializer_list<float> expected) {
   ASSERT_EQ(found.elements(), static_cast<std::int64_t>(expected.size()));
@@ -91,7 +93,8 @@ TEST(WorkedExamples, TwelveHeadsOf768AreDividedByEight) {
   item.queries = item.keys = 1;
   input.items = {item};
   std::vector<float> scores(12);
-  for (std::int64_t head = 0; head < 12; ++head) input.matrices.push_back({0, head, &scores[static_cast<std::size_t>(head)], nullptr});
+  for (std::int64_t head = 0; head < 12; ++head)
+    input.matrices.push_back({0, head, &scores[static_cast<std::size_t>(head)], nullptr});
   // Products of 64, one a dimension: 64 / 8 = 8 from the default scale.
   const Tensor ones = Tensor::filled({1, config.width}, 1);
   attention(ones, ones, ones, input);

@@ -167,7 +167,9 @@ TEST(SampleOf, ADrawWalksTheKeptIdsFromTheBestDown) {
       for (const Candidate& candidate : kept) total += std::exp(static_cast<double>(candidate.logit) - kept[0].logit);
       double rest = same.uniform() * total;
       std::size_t expected = 0;
-      while (expected + 1 < kept.size() && (rest -= std::exp(static_cast<double>(kept[expected].logit) - kept[0].logit)) >= 0) ++expected;
+      while (expected + 1 < kept.size() &&
+             (rest -= std::exp(static_cast<double>(kept[expected].logit) - kept[0].logit)) >= 0)
+        ++expected;
       EXPECT_EQ(sample_of(row.data(), AllowedIds(200, {}), options, random, scratch), kept[expected].id) << repeat;
     }
   }

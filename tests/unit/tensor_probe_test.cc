@@ -41,29 +41,66 @@ TEST(Site, EveryNameIsReadBack) {
 TEST(Site, OrderOfARun) {
   std::vector<std::string> names;
   for (const Site& site : sites_of(StackKind::decoder, 1, {.cross = true})) names.push_back(name_of(site));
-  const std::vector<std::string> expected{
-      "decoder.embedded", "decoder.0.input",
-      "decoder.0.self.deviation", "decoder.0.self.normed", "decoder.0.self.query", "decoder.0.self.key", "decoder.0.self.value", "decoder.0.self.scores",
-      "decoder.0.self.weights", "decoder.0.self.head_output", "decoder.0.self.projected", "decoder.0.self.added",
-      "decoder.0.cross.deviation", "decoder.0.cross.normed", "decoder.0.cross.query", "decoder.0.cross.key", "decoder.0.cross.value", "decoder.0.cross.scores",
-      "decoder.0.cross.weights", "decoder.0.cross.head_output", "decoder.0.cross.projected", "decoder.0.cross.added",
-      "decoder.0.feed_forward.deviation", "decoder.0.feed_forward.normed", "decoder.0.feed_forward.inner",
-      "decoder.0.feed_forward.projected", "decoder.0.feed_forward.added", "decoder.0.output", "decoder.final_deviation",
-      "decoder.final_norm", "decoder.logits"};
+  const std::vector<std::string> expected{"decoder.embedded",
+                                          "decoder.0.input",
+                                          "decoder.0.self.deviation",
+                                          "decoder.0.self.normed",
+                                          "decoder.0.self.query",
+                                          "decoder.0.self.key",
+                                          "decoder.0.self.value",
+                                          "decoder.0.self.scores",
+                                          "decoder.0.self.weights",
+                                          "decoder.0.self.head_output",
+                                          "decoder.0.self.projected",
+                                          "decoder.0.self.added",
+                                          "decoder.0.cross.deviation",
+                                          "decoder.0.cross.normed",
+                                          "decoder.0.cross.query",
+                                          "decoder.0.cross.key",
+                                          "decoder.0.cross.value",
+                                          "decoder.0.cross.scores",
+                                          "decoder.0.cross.weights",
+                                          "decoder.0.cross.head_output",
+                                          "decoder.0.cross.projected",
+                                          "decoder.0.cross.added",
+                                          "decoder.0.feed_forward.deviation",
+                                          "decoder.0.feed_forward.normed",
+                                          "decoder.0.feed_forward.inner",
+                                          "decoder.0.feed_forward.projected",
+                                          "decoder.0.feed_forward.added",
+                                          "decoder.0.output",
+                                          "decoder.final_deviation",
+                                          "decoder.final_norm",
+                                          "decoder.logits"};
   EXPECT_EQ(names, expected);
   EXPECT_EQ(sites_of(StackKind::encoder, 0, {.final_norm = false}).size(), 3u);
   EXPECT_EQ(sites_of(StackKind::encoder, 2, {.rotary = true}).size(), 4u + 2 * (2 + 12 + 5));
   // Where norms stand after the additions, so do their deviations.
   names.clear();
-  for (const Site& site : sites_of(StackKind::encoder, 1, {.post_norm = true, .embedding_norm = true, .final_norm = false}))
+  for (const Site& site :
+       sites_of(StackKind::encoder, 1, {.post_norm = true, .embedding_norm = true, .final_norm = false}))
     names.push_back(name_of(site));
-  EXPECT_EQ(names, (std::vector<std::string>{
-                       "encoder.embedding_deviation", "encoder.embedded", "encoder.0.input", "encoder.0.self.normed", "encoder.0.self.query",
-                       "encoder.0.self.key", "encoder.0.self.value", "encoder.0.self.scores", "encoder.0.self.weights",
-                       "encoder.0.self.head_output", "encoder.0.self.projected", "encoder.0.self.deviation", "encoder.0.self.added",
-                       "encoder.0.feed_forward.normed", "encoder.0.feed_forward.inner", "encoder.0.feed_forward.projected",
-                       "encoder.0.feed_forward.deviation", "encoder.0.feed_forward.added", "encoder.0.output", "encoder.final_norm",
-                       "encoder.logits"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"encoder.embedding_deviation",
+                                             "encoder.embedded",
+                                             "encoder.0.input",
+                                             "encoder.0.self.normed",
+                                             "encoder.0.self.query",
+                                             "encoder.0.self.key",
+                                             "encoder.0.self.value",
+                                             "encoder.0.self.scores",
+                                             "encoder.0.self.weights",
+                                             "encoder.0.self.head_output",
+                                             "encoder.0.self.projected",
+                                             "encoder.0.self.deviation",
+                                             "encoder.0.self.added",
+                                             "encoder.0.feed_forward.normed",
+                                             "encoder.0.feed_forward.inner",
+                                             "encoder.0.feed_forward.projected",
+                                             "encoder.0.feed_forward.deviation",
+                                             "encoder.0.feed_forward.added",
+                                             "encoder.0.output",
+                                             "encoder.final_norm",
+                                             "encoder.logits"}));
 }
 
 TEST(Site, WrongNamesAreAnsweredWithTheNearest) {
@@ -72,13 +109,15 @@ TEST(Site, WrongNamesAreAnsweredWithTheNearest) {
   EXPECT_TRUE(contains(nearest_to("encoder.0.self.wieghts"), "nearest are encoder.0.self.weights"));
   EXPECT_TRUE(contains(nearest_to("encoder.embeded"), "nearest are encoder.embedded"));
   EXPECT_TRUE(contains(nearest_to("decoder.7.ffn.inner"), "decoder.7.feed_forward.inner"));
-  for (const char* name : {"", ".", "decoder", "decoder.0", "decoder..logits", "decoder.-1.input", "decoder.01.input", "decoder.0.block.input",
-                           "decoder.0.self.logits", "decoder.99999999999999999999.input", "encoder.0.self.query.", " encoder.embedded"})
+  for (const char* name : {"", ".", "decoder", "decoder.0", "decoder..logits", "decoder.-1.input", "decoder.01.input",
+                           "decoder.0.block.input", "decoder.0.self.logits", "decoder.99999999999999999999.input",
+                           "encoder.0.self.query.", " encoder.embedded"})
     EXPECT_TRUE(contains(nearest_to(name), "there is no site")) << name;
 }
 
 TEST(Recorder, KeepsClonesOfWhatItWasAskedFor) {
-  const Site output{StackKind::encoder, 0, Part::block, Point::output}, weights{StackKind::encoder, 0, Part::self, Point::weights};
+  const Site output{StackKind::encoder, 0, Part::block, Point::output},
+      weights{StackKind::encoder, 0, Part::self, Point::weights};
   Recorder recorder({output, weights});
   EXPECT_TRUE(recorder.wants(output));
   EXPECT_FALSE(recorder.wants(Site{StackKind::encoder, 1, Part::block, Point::output}));
@@ -92,7 +131,8 @@ TEST(Recorder, KeepsClonesOfWhatItWasAskedFor) {
   EXPECT_FALSE(recorder.has(weights));
   const std::string message = message_of([&] { recorder.value(weights); });
   EXPECT_TRUE(contains(message, "encoder.0.self.weights was not recorded")) << message;
-  EXPECT_TRUE(contains(message, "name the item; recorded: encoder.0.output, encoder.0.self.weights of item 1")) << message;
+  EXPECT_TRUE(contains(message, "name the item; recorded: encoder.0.output, encoder.0.self.weights of item 1"))
+      << message;
 }
 
 // Adds 1 to what it visits.
@@ -112,7 +152,8 @@ class Adder : public Probe {
 };
 
 TEST(ProbeList, VisitsInOrderMultipliesFactorsAndJoinsEdits) {
-  const Site site{StackKind::decoder, 2, Part::self, Point::weights}, other{StackKind::decoder, 2, Part::self, Point::scores};
+  const Site site{StackKind::decoder, 2, Part::self, Point::weights},
+      other{StackKind::decoder, 2, Part::self, Point::scores};
   Adder first(site, 1), second(site, 4), elsewhere(other, 8);
   Recorder recorder({site});
   HeadMask one, two;
@@ -137,7 +178,9 @@ TEST(ProbeList, VisitsInOrderMultipliesFactorsAndJoinsEdits) {
   // Each probe hears of its own edits.
   class Counter : public ScoreEditor {
    public:
-    void scores_edited(StackKind, int, Part, std::span<const std::int64_t> counts) override { heard.assign(counts.begin(), counts.end()); }
+    void scores_edited(StackKind, int, Part, std::span<const std::int64_t> counts) override {
+      heard.assign(counts.begin(), counts.end());
+    }
     std::vector<std::int64_t> heard;
   } counter, quiet;
   counter.add(StackKind::decoder, 2, Part::self, {.key = 5});
@@ -148,7 +191,8 @@ TEST(ProbeList, VisitsInOrderMultipliesFactorsAndJoinsEdits) {
   EXPECT_EQ(counter.heard, (std::vector<std::int64_t>{11, 12}));
   EXPECT_TRUE(quiet.heard.empty());
   two.set(StackKind::decoder, 2, Part::self, {1});
-  EXPECT_TRUE(contains(message_of([&] { list.head_factors(StackKind::decoder, 2, Part::self); }), "decoder.2.self: 3 and 1 factors"));
+  EXPECT_TRUE(contains(message_of([&] { list.head_factors(StackKind::decoder, 2, Part::self); }),
+                       "decoder.2.self: 3 and 1 factors"));
 }
 
 }  // namespace

@@ -206,7 +206,9 @@ TEST(Tape, Errors) {
   Tensor heads = Tensor::filled({1, 2}, 1);
   tape.watch(heads);
   const std::vector<std::int32_t> positions{0};
-  EXPECT_TRUE(contains(message_of([&] { rotate_heads(heads, 1, 2, Pairing::halves, rotation_table(1, 2, 10), positions); }), "watched leaf"));
+  EXPECT_TRUE(
+      contains(message_of([&] { rotate_heads(heads, 1, 2, Pairing::halves, rotation_table(1, 2, 10), positions); }),
+               "watched leaf"));
 }
 
 TEST(Tape, SurvivesAStepThatThrows) {
@@ -228,7 +230,8 @@ TEST(Loss, ResultCounts) {
   const LossResult result = cross_entropy(logits, std::vector<std::int32_t>{0, 2, -1, 2}, 0.1f, 0.5f);
   EXPECT_EQ(result.labels, 3);
   EXPECT_EQ(result.correct, 2);
-  const double plain = -std::log(std::exp(2) / (std::exp(2) + std::exp(1) + 1)) - std::log(std::exp(1) / (1 + std::exp(3) + std::exp(1))) -
+  const double plain = -std::log(std::exp(2) / (std::exp(2) + std::exp(1) + 1)) -
+                       std::log(std::exp(1) / (1 + std::exp(3) + std::exp(1))) -
                        std::log(std::exp(1) / (2 + std::exp(1)));
   EXPECT_NEAR(result.plain, plain, 1e-5);
   EXPECT_GT(result.smoothed, 0);
@@ -294,9 +297,10 @@ TEST(Loss, LinearCrossEntropyNeverHoldsAllLogits) {
 // One pre-norm block of self-attention and feed-forward, and its loss.
 std::vector<float> gradients_of_a_block() {
   constexpr std::int64_t rows = 150, width = 32, heads = 4, inner = 64, vocabulary = 300;
-  std::vector<Tensor> leaves{random_tensor({vocabulary, width}, 1), Tensor::filled({width}, 1),      Tensor::zeros({width}),
-                             random_tensor({3 * width, width}, 2),  random_tensor({3 * width}, 3),   random_tensor({width, width}, 4),
-                             random_tensor({inner, width}, 5),      random_tensor({width, inner}, 6)};
+  std::vector<Tensor> leaves{
+      random_tensor({vocabulary, width}, 1), Tensor::filled({width}, 1),      Tensor::zeros({width}),
+      random_tensor({3 * width, width}, 2),  random_tensor({3 * width}, 3),   random_tensor({width, width}, 4),
+      random_tensor({inner, width}, 5),      random_tensor({width, inner}, 6)};
   std::vector<std::int32_t> ids, labels;
   for (std::int32_t row = 0; row < rows; ++row) {
     ids.push_back(row * 7 % vocabulary);
@@ -311,10 +315,12 @@ std::vector<float> gradients_of_a_block() {
     const Tensor qkv = linear(layer_norm(x, leaves[1], leaves[2], 1e-5f), Weight(leaves[3]), leaves[4]);
     AttentionInput input;
     input.query_heads = input.key_heads = heads;
-    input.items = {{.query_begin = 0, .queries = 100, .key_begin = 0, .keys = 100}, {.query_begin = 100, .queries = 50, .key_begin = 100, .keys = 50}};
+    input.items = {{.query_begin = 0, .queries = 100, .key_begin = 0, .keys = 100},
+                   {.query_begin = 100, .queries = 50, .key_begin = 100, .keys = 50}};
     input.mask = {CausalRule{}};
     input.dropout = {0.1f, 3};
-    const Tensor heads_out = attention(qkv.columns(0, width), qkv.columns(width, width), qkv.columns(2 * width, width), input);
+    const Tensor heads_out =
+        attention(qkv.columns(0, width), qkv.columns(width, width), qkv.columns(2 * width, width), input);
     x = add_dropped(x, linear(heads_out, Weight(leaves[5])), 0.1f, 5);
     const Tensor hidden = linear(rms_norm(x, leaves[1], 1e-5f), Weight(leaves[6]), {}, Activation::gelu);
     x = add_dropped(x, linear(hidden, Weight(leaves[7])), 0.1f, 6);

@@ -23,7 +23,8 @@ TEST(Corpus, LinesOfPlainAndPackedFilesAreTheSame) {
   EXPECT_EQ(read_lines(files.put("plain", text)).lines, expected);
   EXPECT_EQ(read_lines(files.put("packed.txt", gzipped(text))).lines, expected);  // told by bytes, not by name
   EXPECT_EQ(read_lines(files.put("packed.gz", xz_packed(text))).lines, expected);
-  EXPECT_EQ(read_lines(files.put("two.gz", gzipped(text.substr(0, 1000)) + gzipped(text.substr(1000)))).lines, expected);
+  EXPECT_EQ(read_lines(files.put("two.gz", gzipped(text.substr(0, 1000)) + gzipped(text.substr(1000)))).lines,
+            expected);
   EXPECT_EQ(read_lines(files.put("padded.gz", gzipped(text) + std::string(1000, '\0'))).lines, expected);
   const Lines all = read_lines(files.put("plain", text));
   EXPECT_EQ(all.report.lines, 20000);
@@ -32,27 +33,38 @@ TEST(Corpus, LinesOfPlainAndPackedFilesAreTheSame) {
 
 TEST(Corpus, LineEndsAndByteOrderMark) {
   const TextFiles files;
-  const Lines lines = read_lines(files.put("a", "\xEF\xBB\xBF" "one\r\ntwo\n\nfour\rstill four\r\nlast"));
+  const Lines lines = read_lines(files.put("a",
+                                           "\xEF\xBB\xBF"
+                                           "one\r\ntwo\n\nfour\rstill four\r\nlast"));
   EXPECT_EQ(lines.lines, (Strings{"one", "two", "", "four\rstill four", "last"}));
   EXPECT_TRUE(lines.report.byte_order_mark);
   EXPECT_EQ(lines.report.crlf, 2);
   EXPECT_EQ(lines.report.empty, 1);
   EXPECT_EQ(lines.report.lines, 5);
   // Only at the front of the file.
-  EXPECT_EQ(read_lines(files.put("b", "a\n\xEF\xBB\xBF" "b\n")).lines[1], "\xEF\xBB\xBF" "b");
+  EXPECT_EQ(read_lines(files.put("b",
+                                 "a\n\xEF\xBB\xBF"
+                                 "b\n"))
+                .lines[1],
+            "\xEF\xBB\xBF"
+            "b");
 }
 
 TEST(Corpus, InvalidUtf8NamesFileLineAndByte) {
   const TextFiles files;
   const auto path = files.put("bad.txt", "good\nalso \xE4\xBD\xA0 \xC3(\n");
-  expect_error(ErrorKind::text, {"bad.txt:2", "byte 10", "0xC3", "UTF-8", "with replace_invalid"}, [&] { read_lines(path); });
+  expect_error(ErrorKind::text, {"bad.txt:2", "byte 10", "0xC3", "UTF-8", "with replace_invalid"},
+               [&] { read_lines(path); });
   ReadOptions options;
   options.replace_invalid = true;
   const Lines lines = read_lines(path, options);
   EXPECT_EQ(lines.lines[1], "also \xE4\xBD\xA0 \xEF\xBF\xBD(");
   EXPECT_EQ(lines.report.replaced, 1);
-  expect_error(ErrorKind::text, {"utf16.txt:1", "UTF-16"},
-               [&] { read_lines(files.put("utf16.txt", std::string("\xFF\xFE" "a\0\n\0", 6))); });
+  expect_error(ErrorKind::text, {"utf16.txt:1", "UTF-16"}, [&] {
+    read_lines(files.put("utf16.txt", std::string("\xFF\xFE"
+                                                  "a\0\n\0",
+                                                  6)));
+  });
   // Such bytes further on are no mark, and a caller may have names of its own for its choices, or none.
   options.replace_invalid = false;
   options.names.replace_invalid = "--or-so";
@@ -72,7 +84,9 @@ TEST(Corpus, InvalidUtf8NamesFileLineAndByte) {
 TEST(Corpus, KnowsWhetherALineIsThere) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
-  const auto send = [&](const std::string& text) { ASSERT_EQ(::write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size())); };
+  const auto send = [&](const std::string& text) {
+    ASSERT_EQ(::write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  };
   send("one\ntwo\nthr");
   LineReader reader("/dev/fd/" + std::to_string(ends[0]));
   std::string line;
@@ -138,7 +152,8 @@ TEST(Corpus, DamagedAndTruncatedPackedFiles) {
     damaged[checksum] = static_cast<char>(damaged[checksum] ^ 1);
     expect_error(ErrorKind::format, {"damaged", kind}, [&] { read_lines(files.put("damaged", damaged)); });
   }
-  expect_error(ErrorKind::format, {"tail", "other bytes follow"}, [&] { read_lines(files.put("tail", gzipped(text) + std::string("\0x", 2))); });
+  expect_error(ErrorKind::format, {"tail", "other bytes follow"},
+               [&] { read_lines(files.put("tail", gzipped(text) + std::string("\0x", 2))); });
 }
 
 TEST(Corpus, NothingToRead) {
@@ -147,7 +162,8 @@ TEST(Corpus, NothingToRead) {
   expect_error(ErrorKind::text, {"is empty"}, [&] { read_lines(files.put("empty.gz", gzipped(""))); });
   ReadOptions skip;
   skip.skip_empty = true;
-  expect_error(ErrorKind::text, {"only empty lines"}, [&] { read_lines(files.put("blank", "\n  \n\xE3\x80\x80\n"), skip); });
+  expect_error(ErrorKind::text, {"only empty lines"},
+               [&] { read_lines(files.put("blank", "\n  \n\xE3\x80\x80\n"), skip); });
   expect_error(ErrorKind::text, {"text is empty"}, [&] { read_text(files.put("empty.txt", "")); });
   try {
     read_lines(files.folder() / "missing.txt");
@@ -184,10 +200,13 @@ TEST(Corpus, PairsOfTwoFiles) {
 TEST(Corpus, UnequalLineCountsNameBothAndTheFirstLineAlone) {
   const TextFiles files;
   const auto longer = files.put("long.zh", "a\nb\nlonely\nd\ne\n"), shorter = files.put("short.en", "a\nb\n");
-  expect_error(ErrorKind::text, {"5 and 2 lines", "line 3 of", "long.zh", "lonely"}, [&] { read_parallel(longer, shorter); });
-  expect_error(ErrorKind::text, {"2 and 5 lines", "line 3 of", "long.zh", "lonely"}, [&] { read_parallel(shorter, longer); });
+  expect_error(ErrorKind::text, {"5 and 2 lines", "line 3 of", "long.zh", "lonely"},
+               [&] { read_parallel(longer, shorter); });
+  expect_error(ErrorKind::text, {"2 and 5 lines", "line 3 of", "long.zh", "lonely"},
+               [&] { read_parallel(shorter, longer); });
   expect_error(ErrorKind::text, {"0 and 2 lines", "line 1 of"}, [&] { read_parallel(files.put("none", ""), shorter); });
-  expect_error(ErrorKind::text, {"corpus is empty"}, [&] { read_parallel(files.put("none", ""), files.put("none2", "")); });
+  expect_error(ErrorKind::text, {"corpus is empty"},
+               [&] { read_parallel(files.put("none", ""), files.put("none2", "")); });
   expect_error(ErrorKind::argument, {"standard input"}, [&] { read_parallel("-", "-"); });
 }
 
@@ -200,7 +219,8 @@ TEST(Corpus, EmptySidesOfPairs) {
   const ParallelCorpus corpus = read_parallel(source, target, skip);
   EXPECT_EQ(corpus.source, Strings{"a"});
   EXPECT_EQ(corpus.skipped_empty, 3);
-  expect_error(ErrorKind::text, {"only empty pairs"}, [&] { read_parallel(files.put("x", "\n"), files.put("y", "b\n"), skip); });
+  expect_error(ErrorKind::text, {"only empty pairs"},
+               [&] { read_parallel(files.put("x", "\n"), files.put("y", "b\n"), skip); });
 }
 
 TEST(Corpus, TsvPicksColumnsAndCountsThem) {
@@ -212,10 +232,13 @@ TEST(Corpus, TsvPicksColumnsAndCountsThem) {
   EXPECT_EQ(corpus.source_report.crlf, 1);
   EXPECT_EQ(read_tsv(path, {0, 3, 0}).target, (Strings{"x", "y"}));
   expect_error(ErrorKind::text, {"c.tsv:1", "4 columns", "expected 2"}, [&] { read_tsv(path); });
-  expect_error(ErrorKind::text, {"d.tsv:2", "1 column ", "expected 2"}, [&] { read_tsv(files.put("d.tsv", "a\tb\nc\n")); });
-  expect_error(ErrorKind::text, {"e.tsv:2", "3 columns", "expected 2"},
-               [&] { read_tsv(files.put("e.tsv", "a\tb\nc\td\te\n"), {0, 1, 0}); });
-  expect_error(ErrorKind::text, {"f.tsv:1", "column 1", "empty"}, [&] { read_tsv(files.put("f.tsv", "a\t \nc\td\n")); });
+  expect_error(ErrorKind::text, {"d.tsv:2", "1 column ", "expected 2"},
+               [&] { read_tsv(files.put("d.tsv", "a\tb\nc\n")); });
+  expect_error(ErrorKind::text, {"e.tsv:2", "3 columns", "expected 2"}, [&] {
+    read_tsv(files.put("e.tsv", "a\tb\nc\td\te\n"), {0, 1, 0});
+  });
+  expect_error(ErrorKind::text, {"f.tsv:1", "column 1", "empty"},
+               [&] { read_tsv(files.put("f.tsv", "a\t \nc\td\n")); });
   expect_error(ErrorKind::text, {"corpus is empty"}, [&] { read_tsv(files.put("g.tsv", "")); });
   expect_error(ErrorKind::argument, {"columns"}, [&] { read_tsv(path, {1, 1, 4}); });
   expect_error(ErrorKind::argument, {"columns"}, [&] { read_tsv(path, {0, 4, 4}); });
@@ -228,7 +251,8 @@ TEST(Corpus, TsvPicksColumnsAndCountsThem) {
   ReadOptions narrow;
   narrow.longest_line = 4;
   EXPECT_EQ(read_tsv(files.put("i.tsv", "1234\t1234\tlonger\n"), {0, 1, 3}, narrow).source, Strings{"1234"});
-  expect_error(ErrorKind::text, {"j.tsv:1", "5 bytes"}, [&] { read_tsv(files.put("j.tsv", "1234\t12345\n"), {}, narrow); });
+  expect_error(ErrorKind::text, {"j.tsv:1", "5 bytes"},
+               [&] { read_tsv(files.put("j.tsv", "1234\t12345\n"), {}, narrow); });
 }
 
 TEST(Corpus, WholeTextKeepsItsEnd) {

@@ -57,7 +57,9 @@ TEST(Chrf, ByHand) {
 }
 
 TEST(Metrics, BadArguments) {
-  expect_error(ErrorKind::argument, {"2 hypotheses", "1 references"}, [] { corpus_bleu(Strings{"a", "b"}, Strings{"a"}); });
+  expect_error(ErrorKind::argument, {"2 hypotheses", "1 references"}, [] {
+    corpus_bleu(Strings{"a", "b"}, Strings{"a"});
+  });
   expect_error(ErrorKind::argument, {"no sentences"}, [] { corpus_bleu(Strings{}, Strings{}); });
   expect_error(ErrorKind::argument, {"0 hypotheses"}, [] { corpus_chrf(Strings{}, Strings{"a"}); });
   ChrfOptions options;

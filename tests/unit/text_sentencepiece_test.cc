@@ -18,7 +18,8 @@ const std::string golden = std::string(ATTEND_SOURCE_DIR) + "/tests/golden/sente
 
 std::vector<std::string> lines() {
   std::vector<std::string> result;
-  const char* subjects[] = {"the cat", "the dog", "a bird", "my friend", "\xE6\x88\x91", "\xE4\xBD\xA0", "\xE4\xBB\x96\xE4\xBB\xAC"};
+  const char* subjects[] = {
+      "the cat", "the dog", "a bird", "my friend", "\xE6\x88\x91", "\xE4\xBD\xA0", "\xE4\xBB\x96\xE4\xBB\xAC"};
   const char* verbs[] = {"sees", "likes", "follows", "\xE5\x96\x9C\xE6\xAC\xA2", "\xE7\x9C\x8B\xE8\xA7\x81", "forgets"};
   const char* objects[] = {"the house", "1984", "\xE7\x8C\xAB", "\xE7\x8B\x97", "a tree", "nothing"};
   for (const char* s : subjects)
@@ -187,7 +188,8 @@ TEST(TrainSentencePiece, CorporaThatHoldNothing) {
     expect_error(ErrorKind::text, {"no line that can be trained on"}, [&] { train_sentencepiece(small(), corpus); });
   SentencePieceOptions options = small();
   options.longest_line = 10;
-  expect_error(ErrorKind::text, {"at most 10 bytes"}, [&] { train_sentencepiece(options, std::vector<std::string>{"eleven bytes"}); });
+  expect_error(ErrorKind::text, {"at most 10 bytes"},
+               [&] { train_sentencepiece(options, std::vector<std::string>{"eleven bytes"}); });
   expect_error(ErrorKind::text, {"byte 1"}, [&] { train_sentencepiece(options, std::vector<std::string>{"\xFF"}); });
 }
 
@@ -206,7 +208,12 @@ TEST(TrainSentencePiece, OptionsOutOfRange) {
   refuse([](auto& o) { o.control_symbols = {"</s>"}; }, "twice");
   refuse([](auto& o) { o.control_symbols = {"<0x41>"}; }, "twice");
   refuse([](auto& o) { o.user_symbols = {"ab", "ab"}; }, "twice");
-  refuse([](auto& o) { o.control_symbols = {"ab"}; o.user_symbols = {"ab"}; }, "twice");
+  refuse(
+      [](auto& o) {
+        o.control_symbols = {"ab"};
+        o.user_symbols = {"ab"};
+      },
+      "twice");
   refuse([](auto& o) { o.user_symbols = {"a b"}; }, "blank");
   refuse([](auto& o) { o.user_symbols = {""}; }, "empty");
 }
@@ -258,8 +265,10 @@ TEST(SentencePiece, ManyThreadsAtOnce) {
 TEST(SentencePiece, DamagedModels) {
   const std::string model = bytes_of(golden + "unigram-en.model");
   ASSERT_GT(model.size(), 1000u);
-  expect_error(ErrorKind::format, {"m.model", "empty"}, [] { sentencepiece_tokenizer("", Normalisation::none, "m.model"); });
-  expect_error(ErrorKind::format, {"m.model"}, [] { sentencepiece_tokenizer("not a model at all", Normalisation::none, "m.model"); });
+  expect_error(ErrorKind::format, {"m.model", "empty"},
+               [] { sentencepiece_tokenizer("", Normalisation::none, "m.model"); });
+  expect_error(ErrorKind::format, {"m.model"},
+               [] { sentencepiece_tokenizer("not a model at all", Normalisation::none, "m.model"); });
   Random random(5);
   int refused = 0, loaded = 0;
   EXPECT_EQ(printed([&] {
@@ -274,7 +283,8 @@ TEST(SentencePiece, DamagedModels) {
                 }
                 try {
                   const auto t = sentencepiece_tokenizer(damaged, Normalisation::none);
-                  for (const char* text : {"Hello world", "\xEF\xBC\xA1\xE2\x91\xA0 \xE3\x8D\xBF", "\xC3\xA9"}) t->decode(t->encode(text));
+                  for (const char* text : {"Hello world", "\xEF\xBC\xA1\xE2\x91\xA0 \xE3\x8D\xBF", "\xC3\xA9"})
+                    t->decode(t->encode(text));
                   ++loaded;
                 } catch (const Error&) {
                   ++refused;

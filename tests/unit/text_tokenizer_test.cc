@@ -65,7 +65,9 @@ TEST(ByteTokenizer, EncodesEveryByte) {
   EXPECT_TRUE(t->is_control(260));
   EXPECT_FALSE(t->is_control(65));
   EXPECT_EQ(t->decode(Ids{257, 65, 259, 66, 258}), "AB");
-  EXPECT_EQ(t->decode(Ids{0xE4, 0xBD, 65}), "\xEF\xBF\xBD" "A");
+  EXPECT_EQ(t->decode(Ids{0xE4, 0xBD, 65}),
+            "\xEF\xBF\xBD"
+            "A");
   EXPECT_EQ(t->readable(0xE4), "<0xE4>");
   EXPECT_EQ(t->readable('\n'), "\\n");
   EXPECT_EQ(t->readable('a'), "a");
@@ -91,11 +93,16 @@ TEST(ByteTokenizer, RefusesBadSymbolsIdsAndText) {
 TEST(CharacterTokenizer, NumbersTheCharactersOfTheCorpus) {
   CharacterOptions options;
   options.control_symbols = {"<cls>"};
-  const auto t = train_character(options, "b\xE4\xBD\xA0" "a\n");
-  EXPECT_EQ(t->pieces(), (std::vector<std::string>{"<pad>", "<unk>", "<s>", "</s>", "<cls>", "\n", "a", "b", "\xE4\xBD\xA0"}));
+  const auto t = train_character(options,
+                                 "b\xE4\xBD\xA0"
+                                 "a\n");
+  EXPECT_EQ(t->pieces(),
+            (std::vector<std::string>{"<pad>", "<unk>", "<s>", "</s>", "<cls>", "\n", "a", "b", "\xE4\xBD\xA0"}));
   EXPECT_EQ(t->encode("ab\xE4\xBD\xA0\n"), (Ids{6, 7, 8, 5}));
   EXPECT_EQ(t->encode("axb"), (Ids{6, 1, 7}));
-  EXPECT_EQ(t->decode(Ids{2, 6, 1, 4, 7, 3}), "a\xEF\xBF\xBD" "b");
+  EXPECT_EQ(t->decode(Ids{2, 6, 1, 4, 7, 3}),
+            "a\xEF\xBF\xBD"
+            "b");
   const auto spans = t->encode_spans("a\xE4\xBD\xA0");
   ASSERT_EQ(spans.size(), 2u);
   EXPECT_EQ(spans[1].begin, 1);
@@ -128,15 +135,16 @@ TEST(CharacterTokenizer, NormalisesFirst) {
 }
 
 TEST(Llama2cTokenizer, MergesTheBestScoreFirstAndTheLeftmostOfEquals) {
-  const auto t = llama2c_tokenizer(llama2c_bytes({{-1, " "}, {-2, "a"}, {-3, "b"}, {-9, "ab"}, {-4, "ba"}, {-5, " a"}, {-4, "aa"}, {-20, "aaaa"}}));
+  const auto t = llama2c_tokenizer(
+      llama2c_bytes({{-1, " "}, {-2, "a"}, {-3, "b"}, {-9, "ab"}, {-4, "ba"}, {-5, " a"}, {-4, "aa"}, {-20, "aaaa"}}));
   const auto pieces = [&](const char* text) {
     std::string result;
     for (const std::int32_t id : t->encode(text)) result += t->piece(id) + "|";
     return result;
   };
-  EXPECT_EQ(pieces("ab"), " a|b|");        // -5 beats -9
-  EXPECT_EQ(pieces("aba"), " a|ba|");      // -4 first
-  EXPECT_EQ(pieces("aaa"), " |aa|a|");     // the left pair of two equal ones
+  EXPECT_EQ(pieces("ab"), " a|b|");     // -5 beats -9
+  EXPECT_EQ(pieces("aba"), " a|ba|");   // -4 first
+  EXPECT_EQ(pieces("aaa"), " |aa|a|");  // the left pair of two equal ones
   EXPECT_EQ(pieces("aaaa"), " |aaaa|");
   EXPECT_EQ(pieces(""), "");
   EXPECT_EQ(pieces("\xC3\xA9"), " |<0xC3>|<0xA9>|");
@@ -145,7 +153,8 @@ TEST(Llama2cTokenizer, MergesTheBestScoreFirstAndTheLeftmostOfEquals) {
 }
 
 TEST(Llama2cTokenizer, TextNeverBecomesASpecialToken) {
-  const auto t = llama2c_tokenizer(llama2c_bytes({{-1, " "}, {-2, "<"}, {-2, "unk>"}, {-2, "u"}, {-2, "nk>"}, {-2, "n"}, {-2, "k>"}, {-2, "k"}, {-2, ">"}}));
+  const auto t = llama2c_tokenizer(llama2c_bytes(
+      {{-1, " "}, {-2, "<"}, {-2, "unk>"}, {-2, "u"}, {-2, "nk>"}, {-2, "n"}, {-2, "k>"}, {-2, "k"}, {-2, ">"}}));
   for (const std::int32_t id : t->encode("<unk>")) EXPECT_GE(id, 3);
   EXPECT_EQ(t->decode(t->encode("<unk>")), "<unk>");
 }
@@ -185,8 +194,10 @@ TEST(SaveTokenizer, EveryKindComesBackTheSame) {
   options.control_symbols = {"<\"quoted\\>"};
   CharacterOptions bare;
   bare.specials = false;
-  for (const auto& t : {byte_tokenizer(Normalisation::nfkc, {"<2en>"}), train_character(options, std::string_view("a\0\"\\\x01\xE4\xBD\xA0", 8)),
-                        train_character(bare, "a b"), llama2c_tokenizer(llama2c_bytes({{-1, " "}, {-2, "ab"}, {-3, "a"}, {-3, "b"}}))}) {
+  for (const auto& t :
+       {byte_tokenizer(Normalisation::nfkc, {"<2en>"}),
+        train_character(options, std::string_view("a\0\"\\\x01\xE4\xBD\xA0", 8)), train_character(bare, "a b"),
+        llama2c_tokenizer(llama2c_bytes({{-1, " "}, {-2, "ab"}, {-3, "a"}, {-3, "b"}}))}) {
     t->save(files.folder());
     expect_same(*t, *load_tokenizer(files.folder()), {"", "ab", "a b"});
     expect_same(*t, *load_tokenizer(t->serialise(), "checkpoint"), {"", "ab", "a b"});
@@ -197,11 +208,15 @@ TEST(SaveTokenizer, EveryKindComesBackTheSame) {
 TEST(SaveTokenizer, FingerprintsTellTokenizersApart) {
   CharacterOptions refusing;
   refusing.refuse_unknown = true;
-  const std::vector<std::shared_ptr<const Tokenizer>> all = {
-      byte_tokenizer(), byte_tokenizer(Normalisation::nfc), byte_tokenizer(Normalisation::none, {"<a>"}),
-      byte_tokenizer(Normalisation::none, {"<b>"}), train_character({}, "ab"), train_character({}, "ac"),
-      train_character(refusing, "ab"), llama2c_tokenizer(llama2c_bytes({{-1, " "}})),
-      llama2c_tokenizer(llama2c_bytes({{-2, " "}}))};
+  const std::vector<std::shared_ptr<const Tokenizer>> all = {byte_tokenizer(),
+                                                             byte_tokenizer(Normalisation::nfc),
+                                                             byte_tokenizer(Normalisation::none, {"<a>"}),
+                                                             byte_tokenizer(Normalisation::none, {"<b>"}),
+                                                             train_character({}, "ab"),
+                                                             train_character({}, "ac"),
+                                                             train_character(refusing, "ab"),
+                                                             llama2c_tokenizer(llama2c_bytes({{-1, " "}})),
+                                                             llama2c_tokenizer(llama2c_bytes({{-2, " "}}))};
   for (std::size_t i = 0; i < all.size(); ++i) {
     EXPECT_EQ(all[i]->fingerprint().size(), 16u);
     for (std::size_t j = 0; j < i; ++j) EXPECT_NE(all[i]->fingerprint(), all[j]->fingerprint()) << i << " " << j;
@@ -213,7 +228,9 @@ TEST(LoadTokenizer, RefusesBrokenJson) {
   const std::vector<NamedBytes> good = train_character({}, "ab")->serialise();
   ASSERT_EQ(good.size(), 1u);
   const auto refuse = [&](const std::string& json, std::initializer_list<const char*> words) {
-    expect_error(ErrorKind::format, words, [&] { load_tokenizer(std::vector<NamedBytes>{{"tokenizer.json", json}}, "folder"); });
+    expect_error(ErrorKind::format, words, [&] {
+      load_tokenizer(std::vector<NamedBytes>{{"tokenizer.json", json}}, "folder");
+    });
   };
   const auto change = [&](const std::string& from, const std::string& to) {
     std::string json = good[0].bytes;
@@ -272,7 +289,9 @@ TEST(StreamDecoder, HoldsBackUnfinishedCharacters) {
   EXPECT_EQ(decoder.push(0xBD), "");
   EXPECT_EQ(decoder.push(0xA0), "\xE4\xBD\xA0");
   EXPECT_EQ(decoder.push(0xF0), "");
-  EXPECT_EQ(decoder.push('a'), "\xEF\xBF\xBD" "a");
+  EXPECT_EQ(decoder.push('a'),
+            "\xEF\xBF\xBD"
+            "a");
   EXPECT_EQ(decoder.push(0xFF), "\xEF\xBF\xBD");
   EXPECT_EQ(decoder.push(0xF0), "");
   EXPECT_EQ(decoder.push(0x9F), "");

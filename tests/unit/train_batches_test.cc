@@ -19,7 +19,8 @@ TEST(TrainBatches, RightShift) {
   EXPECT_EQ(batch.input.offsets, (std::vector<std::int64_t>{0, 4}));
   // Position 2 has read <bos>, I, love and is to say robot.
   EXPECT_EQ(batch.labels[2], robot);
-  EXPECT_EQ(std::vector<std::int32_t>(batch.input.ids.begin(), batch.input.ids.begin() + 3), (std::vector<std::int32_t>{bos, I, love}));
+  EXPECT_EQ(std::vector<std::int32_t>(batch.input.ids.begin(), batch.input.ids.begin() + 3),
+            (std::vector<std::int32_t>{bos, I, love}));
 }
 
 TEST(TrainBatches, NothingIsPadded) {
@@ -36,7 +37,8 @@ std::vector<ItemLength> random_lengths(int count, std::uint64_t seed) {
   Random random(seed);
   std::vector<ItemLength> lengths;
   for (int i = 0; i < count; ++i)
-    lengths.push_back({static_cast<std::int32_t>(1 + random.below(30)), static_cast<std::int32_t>(1 + random.below(40))});
+    lengths.push_back(
+        {static_cast<std::int32_t>(1 + random.below(30)), static_cast<std::int32_t>(1 + random.below(40))});
   return lengths;
 }
 
@@ -50,7 +52,8 @@ TEST(TrainBatches, EpochHoldsEveryItemOnceWithinTheBudget) {
       std::vector<int> seen(lengths.size());
       for (const auto& batch : plan_epoch(lengths, recipe, 1)) {
         std::int64_t tokens = 0;
-        for (std::int64_t item : batch) ++seen[static_cast<std::size_t>(item)], tokens += lengths[static_cast<std::size_t>(item)].target;
+        for (std::int64_t item : batch)
+          ++seen[static_cast<std::size_t>(item)], tokens += lengths[static_cast<std::size_t>(item)].target;
         EXPECT_LE(tokens, 50);
         EXPECT_FALSE(batch.empty());
       }
@@ -119,7 +122,8 @@ TEST(TrainBatches, BlocksAreNextTokenPredictionAtAnyPlace) {
 TEST(TrainBatches, StreamsOfOneSeedDiffer) {
   std::set<std::uint64_t> seeds;
   for (std::uint64_t seed : {1u, 2u})
-    for (Purpose purpose : {Purpose::parameters, Purpose::held_out, Purpose::order, Purpose::blocks, Purpose::dropout, Purpose::augmentation})
+    for (Purpose purpose : {Purpose::parameters, Purpose::held_out, Purpose::order, Purpose::blocks, Purpose::dropout,
+                            Purpose::augmentation})
       for (std::uint64_t first : {0u, 1u, 2u})
         for (std::uint64_t second : {0u, 1u}) seeds.insert(stream_seed(seed, purpose, first, second));
   EXPECT_EQ(seeds.size(), 2u * 6 * 3 * 2);

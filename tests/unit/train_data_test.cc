@@ -11,9 +11,11 @@ const auto silent = [](std::string_view) {};
 
 class TrainDataTest : public TrainTest {
  protected:
-  TrainData read(const std::string& data, const std::string& tokenizer = "kind = \"character\"", const std::string& more = "") {
+  TrainData read(const std::string& data, const std::string& tokenizer = "kind = \"character\"",
+                 const std::string& more = "") {
     const bool encoder = data.find("translate") != std::string::npos;
-    const Recipe made = recipe("[data]\n" + data + "\n[tokenizer]\n" + tokenizer + "\n[model]\n" + (encoder ? "encoder_layers = 1\n" : "") +
+    const Recipe made = recipe("[data]\n" + data + "\n[tokenizer]\n" + tokenizer + "\n[model]\n" +
+                               (encoder ? "encoder_layers = 1\n" : "") +
                                "decoder_layers = 1\nwidth = 16\nheads = 2\ninner_width = 16\nmax_positions = 16\n" +
                                "[train]\nsteps = 1\nbatch_items = 2\nrate = 0.1\n" + more);
     return read_train_data(made, {}, nullptr, silent);
@@ -23,13 +25,15 @@ class TrainDataTest : public TrainTest {
 TEST_F(TrainDataTest, BothDirectionsWithTags) {
   write_text(at("a.zh"), "我\n你好\n");
   write_text(at("a.en"), "I\nhi\n");
-  const TrainData data = read("task = \"translate\"\ntrain = [\"a.zh\", \"a.en\"]\nvalid = [\"a.zh\", \"a.en\"]\nlanguages = [\"zh\", \"en\"]\nboth = true");
+  const TrainData data = read(
+      "task = \"translate\"\ntrain = [\"a.zh\", \"a.en\"]\nvalid = [\"a.zh\", \"a.en\"]\nlanguages = [\"zh\", \"en\"]\nboth = true");
   ASSERT_EQ(data.train.size(), 4u);
   const Tokenizer& tokenizer = *data.tokenizer;
   const std::int32_t eos = tokenizer.specials().eos;
   EXPECT_EQ(data.train[0].source, (std::vector<std::int32_t>{tokenizer.id("<2en>"), tokenizer.id("我"), eos}));
   EXPECT_EQ(data.train[0].target, (std::vector<std::int32_t>{tokenizer.id("I")}));
-  EXPECT_EQ(data.train[3].source, (std::vector<std::int32_t>{tokenizer.id("<2zh>"), tokenizer.id("h"), tokenizer.id("i"), eos}));
+  EXPECT_EQ(data.train[3].source,
+            (std::vector<std::int32_t>{tokenizer.id("<2zh>"), tokenizer.id("h"), tokenizer.id("i"), eos}));
   EXPECT_EQ(data.train[3].target, (std::vector<std::int32_t>{tokenizer.id("你"), tokenizer.id("好")}));
   EXPECT_EQ(data.task.target_tags.at("zh"), "<2zh>");
   EXPECT_EQ(data.task.languages, (std::vector<std::string>{"zh", "en"}));
@@ -42,7 +46,8 @@ TEST_F(TrainDataTest, InOutLines) {
   EXPECT_EQ(data.tokenizer->decode(data.train[0].target), "X Y");
   EXPECT_EQ(data.tokenizer->decode(data.train[1].source), "c");
   write_text(at("scan.txt"), "IN: a b OUT: X Y\nIN c OUT Z\n");
-  const Error error = error_of([&] { (void)read("task = \"translate\"\nformat = \"in_out\"\ntrain = \"scan.txt\"\nvalid = \"scan.txt\""); });
+  const Error error = error_of(
+      [&] { (void)read("task = \"translate\"\nformat = \"in_out\"\ntrain = \"scan.txt\"\nvalid = \"scan.txt\""); });
   EXPECT_EQ(error.kind(), ErrorKind::text);
   expect_in("scan.txt:2", error.what());
 }
@@ -50,7 +55,8 @@ TEST_F(TrainDataTest, InOutLines) {
 TEST_F(TrainDataTest, UnequalLineCountsNameBothFiles) {
   write_text(at("a.zh"), "一\n二\n三\n");
   write_text(at("a.en"), "one\ntwo\n");
-  const Error error = error_of([&] { (void)read("task = \"translate\"\ntrain = [\"a.zh\", \"a.en\"]\nvalid_lines = 1"); });
+  const Error error =
+      error_of([&] { (void)read("task = \"translate\"\ntrain = [\"a.zh\", \"a.en\"]\nvalid_lines = 1"); });
   EXPECT_EQ(error.kind(), ErrorKind::text);
   expect_in("a.zh", error.what());
   expect_in("a.en", error.what());
@@ -59,15 +65,22 @@ TEST_F(TrainDataTest, UnequalLineCountsNameBothFiles) {
 
 TEST_F(TrainDataTest, EmptyCorpus) {
   write_text(at("empty"), "");
-  EXPECT_EQ(error_of([&] { (void)read("task = \"lines\"\ntrain = \"empty\"\nvalid_lines = 1"); }).kind(), ErrorKind::text);
-  EXPECT_EQ(error_of([&] { (void)read("task = \"blocks\"\ntrain = \"empty\"\nvalid_share = 0.1\nblock = 4", "kind = \"byte\"", "validate_every = 1"); }).kind(),
+  EXPECT_EQ(error_of([&] { (void)read("task = \"lines\"\ntrain = \"empty\"\nvalid_lines = 1"); }).kind(),
             ErrorKind::text);
-  EXPECT_EQ(error_of([&] { (void)read("task = \"lines\"\ntrain = \"missing\"\nvalid_lines = 1"); }).kind(), ErrorKind::file);
+  EXPECT_EQ(error_of([&] {
+              (void)read("task = \"blocks\"\ntrain = \"empty\"\nvalid_share = 0.1\nblock = 4", "kind = \"byte\"",
+                         "validate_every = 1");
+            }).kind(),
+            ErrorKind::text);
+  EXPECT_EQ(error_of([&] { (void)read("task = \"lines\"\ntrain = \"missing\"\nvalid_lines = 1"); }).kind(),
+            ErrorKind::file);
 }
 
 TEST_F(TrainDataTest, VocabularyLargerThanTheCorpusAllows) {
   write_text(at("a"), made_up_words(50, 3, 5, 1));
-  const Error error = error_of([&] { (void)read("task = \"lines\"\ntrain = \"a\"\nvalid_lines = 5", "kind = \"sentencepiece\"\nvocabulary = 9000"); });
+  const Error error = error_of([&] {
+    (void)read("task = \"lines\"\ntrain = \"a\"\nvalid_lines = 5", "kind = \"sentencepiece\"\nvocabulary = 9000");
+  });
   EXPECT_EQ(error.kind(), ErrorKind::text);
   expect_in("9000", error.what());
 }
@@ -89,7 +102,8 @@ TEST_F(TrainDataTest, HeldOutLinesAreDrawnWithTheSeedAndLeaveTheRest) {
   for (std::string line; std::getline(stream, line);) lines.push_back(line + "\n");
   std::sort(lines.begin(), lines.end());
   EXPECT_EQ(all, lines);
-  expect_in("lower data.valid_lines", error_of([&] { (void)read("task = \"lines\"\ntrain = \"a\"\nvalid_lines = 200"); }).what());
+  expect_in("lower data.valid_lines",
+            error_of([&] { (void)read("task = \"lines\"\ntrain = \"a\"\nvalid_lines = 200"); }).what());
 }
 
 TEST_F(TrainDataTest, LongItemsAreLeftOutAndCounted) {
@@ -102,7 +116,8 @@ TEST_F(TrainDataTest, LongItemsAreLeftOutAndCounted) {
 
 TEST_F(TrainDataTest, BlocksSplitAsNanoGpt) {
   write_text(at("a"), std::string(1115394, 'x'));
-  const TrainData data = read("task = \"blocks\"\ntrain = \"a\"\nvalid_share = 0.1\nblock = 16", "kind = \"character\"\nspecials = false", "validate_every = 1");
+  const TrainData data = read("task = \"blocks\"\ntrain = \"a\"\nvalid_share = 0.1\nblock = 16",
+                              "kind = \"character\"\nspecials = false", "validate_every = 1");
   EXPECT_EQ(data.train_text.size(), 1003854u);
   EXPECT_EQ(data.valid_text.size(), 111540u);
   EXPECT_EQ(data.tokenizer->size(), 1);
@@ -140,7 +155,8 @@ TEST_F(TrainDataTest, ImagesBecomePatches) {
 TEST_F(TrainDataTest, BrokenIdxFilesAreRefused) {
   write_text(at("labels"), idx(1, {2}, "\1\2"));
   write_text(at("images"), idx(3, {2, 2, 2}, "1234567"));
-  expect_in("holds 7 values; its header promises 8", error_of([&] { (void)read_images(at("images"), at("labels")); }).what());
+  expect_in("holds 7 values; its header promises 8",
+            error_of([&] { (void)read_images(at("images"), at("labels")); }).what());
   write_text(at("images"), idx(3, {4000000000u, 4000000000u, 2}, "1234567"));
   EXPECT_EQ(error_of([&] { (void)read_images(at("images"), at("labels")); }).kind(), ErrorKind::format);
   write_text(at("images"), idx(3, {3, 1, 1}, "123"));
@@ -149,13 +165,15 @@ TEST_F(TrainDataTest, BrokenIdxFilesAreRefused) {
   write_text(at("images"), idx(3, {2, 4, 4}, std::string(32, 'x')));
   write_text(at("labels"), idx(1, {2}, std::string(2, '\0')));
   const auto read_with = [&](const std::string& model) {
-    const Recipe made = recipe("[data]\ntask = \"images\"\ntrain = [\"images\", \"labels\"]\nvalid_lines = 1\npatch = 2\n"
-                               "[model]\nencoder_layers = 1\nwidth = 16\nheads = 2\ninner_width = 16\npositions = \"learned\"\n" + model +
-                               "\n[train]\nsteps = 1\nbatch_items = 1\nrate = 0.1\n");
+    const Recipe made = recipe(
+        "[data]\ntask = \"images\"\ntrain = [\"images\", \"labels\"]\nvalid_lines = 1\npatch = 2\n"
+        "[model]\nencoder_layers = 1\nwidth = 16\nheads = 2\ninner_width = 16\npositions = \"learned\"\n" +
+        model + "\n[train]\nsteps = 1\nbatch_items = 1\nrate = 0.1\n");
     (void)read_train_data(made, {}, nullptr, silent);
   };
   expect_in("give at least 4", error_of([&] { read_with("pooling = \"mean\"\nmax_positions = 3"); }).what());
-  expect_in("give at least 5", error_of([&] { read_with("pooling = \"class_token\"\nclass_token = true\nmax_positions = 4"); }).what());
+  expect_in("give at least 5",
+            error_of([&] { read_with("pooling = \"class_token\"\nclass_token = true\nmax_positions = 4"); }).what());
   EXPECT_NO_THROW(read_with("pooling = \"mean\"\nmax_positions = 4"));
   write_text(at("images"), "hello");
   expect_in("is not an idx file", error_of([&] { (void)read_images(at("images"), at("labels")); }).what());

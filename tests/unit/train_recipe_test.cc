@@ -129,7 +129,8 @@ TEST(TrainRecipe, OpenRangesLeaveTheirLimitsOut) {
 
 TEST(TrainRecipe, FinalWeightsAreFloat16UnlessAskedFor) {
   EXPECT_EQ(parse_recipe(good, "").train.weights, WeightType::float16);
-  EXPECT_EQ(parse_recipe(with("epochs = 1", "epochs = 1\nweights = \"float32\""), "").train.weights, WeightType::float32);
+  EXPECT_EQ(parse_recipe(with("epochs = 1", "epochs = 1\nweights = \"float32\""), "").train.weights,
+            WeightType::float32);
   expect_in("did you mean \"float32\"?", refusal(with("epochs = 1", "epochs = 1\nweights = \"float23\"")).what());
 }
 

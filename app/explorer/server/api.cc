@@ -206,14 +206,10 @@ HttpResponse Api::run(const Json& body, const StopSignal& stop) {
   if (fields.find("want")) {
     wants.tokens = wants.statistics = wants.predictions = wants.checks = false;
     for (const std::string& want : fields.texts("want", 16)) {
-      if (want == "tokens")
-        wants.tokens = true;
-      else if (want == "statistics")
-        wants.statistics = true;
-      else if (want == "predictions")
-        wants.predictions = true;
-      else if (want == "checks")
-        wants.checks = true;
+      if (want == "tokens") wants.tokens = true;
+      else if (want == "statistics") wants.statistics = true;
+      else if (want == "predictions") wants.predictions = true;
+      else if (want == "checks") wants.checks = true;
       else
         throw Error(ErrorKind::argument, "want", join("holds \"", want.substr(0, 40), '"'),
                     "use tokens, statistics, predictions, checks");
@@ -417,10 +413,8 @@ HttpResponse Api::models() const {
     out.begin_object();
     out.field("name", summary.name);
     out.key("family");
-    if (summary.family.empty())
-      out.null();
-    else
-      out.value(summary.family);
+    if (summary.family.empty()) out.null();
+    else out.value(summary.family);
     out.field("loaded", summary.loaded);
     out.field("bytes", summary.bytes);
     out.key("error");
@@ -492,10 +486,8 @@ HttpResponse Api::model(const std::string& name) const {
       out.field("max_tokens", std::min(config.max_positions, limits_.tokens));
       out.end_object();
     };
-    if (both)
-      input("source"), input("target");
-    else
-      input("text");
+    if (both) input("source"), input("target");
+    else input("text");
     out.end_array();
     out.key("languages").begin_array();
     for (const std::string& language : task.languages) {
@@ -526,10 +518,8 @@ void Api::serve_page(const HttpRequest& request, const HttpReply& reply) {
   response.content_type = media_type(path);
   const std::string tag = entity_tag(asset->bytes);
   response.headers = {{"ETag", tag}, {"Cache-Control", "no-cache"}};
-  if (request.if_none_match.find(tag) != std::string::npos)
-    response.status = 304;
-  else
-    response.body = asset->bytes;
+  if (request.if_none_match.find(tag) != std::string::npos) response.status = 304;
+  else response.body = asset->bytes;
   reply(std::move(response));
 }
 

@@ -2,7 +2,6 @@
 
 #include <new>
 
-
 namespace attend::explorer {
 
 ApiError current_error() {

@@ -172,12 +172,9 @@ Generation generate_openly(const LoadedModel& model, const PreparedInput& input,
         place.id = hypothesis.ids[step];
         place.log_probability = hypothesis.log_probabilities[step];
         place.forced = static_cast<std::int64_t>(step) < forced;
-        if (request.strategy != Strategy::beam)
-          place.top = likely[step];
-        else if (step == 0)
-          place.top = likely.front();
-        else if (step - 1 < path.size())
-          place.top = result.nodes[static_cast<std::size_t>(path[step - 1])].next;
+        if (request.strategy != Strategy::beam) place.top = likely[step];
+        else if (step == 0) place.top = likely.front();
+        else if (step - 1 < path.size()) place.top = result.nodes[static_cast<std::size_t>(path[step - 1])].next;
       }
     }
     result.results.push_back({node, std::move(hypothesis)});

@@ -60,7 +60,8 @@ std::vector<std::int32_t> known_tokens(const Tokenizer& tokenizer, const char* t
   try {
     std::vector<std::int32_t> ids = tokenizer.encode(text);
     if (std::find(ids.begin(), ids.end(), tokenizer.specials().unknown) == ids.end()) return ids;
-  } catch (const Error&) {}
+  } catch (const Error&) {
+  }
   return {};
 }
 

@@ -422,10 +422,8 @@ void HttpServer::Core::add(tcp::socket socket) {
       }
       ++place;
     }
-    if (alive < options.connections)
-      silent.reset();
-    else if (!silent)
-      return;  // the engine works for all of them
+    if (alive < options.connections) silent.reset();
+    else if (!silent) return;  // the engine works for all of them
     connections.push_back(connection);
   }
   if (silent) silent->shut();

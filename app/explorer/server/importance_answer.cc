@@ -115,10 +115,8 @@ void write_importance(JsonWriter& out, const Run& run, const ImportanceRequest& 
   out.field("row", row);
   out.field("token", token);
   out.key("versus");
-  if (request.versus)
-    out.value(*request.versus);
-  else
-    out.null();
+  if (request.versus) out.value(*request.versus);
+  else out.null();
   out.field("value", static_cast<float>(report.target));
   out.end_object();
   out.key("methods").begin_array();
@@ -134,10 +132,8 @@ void write_importance(JsonWriter& out, const Run& run, const ImportanceRequest& 
     for (const EdgeMeasure method :
          {EdgeMeasure::weight, EdgeMeasure::write, EdgeMeasure::first_order, EdgeMeasure::exact}) {
       out.key(name_of(method));
-      if (has(request.methods, method))
-        out.value(static_cast<float>(told(edge, method)));
-      else
-        out.null();
+      if (has(request.methods, method)) out.value(static_cast<float>(told(edge, method)));
+      else out.null();
     }
     out.end_object();
   }
@@ -177,15 +173,11 @@ void write_importance(JsonWriter& out, const Run& run, const ImportanceRequest& 
       out.field("weight", static_cast<float>(sum_of(head.weight)));
       out.field("write", static_cast<float>(sum_of(head.write)));
       out.key("first_order");
-      if (effects.empty())
-        out.null();
-      else
-        out.value(static_cast<float>(-effects[i].first_order));
+      if (effects.empty()) out.null();
+      else out.value(static_cast<float>(-effects[i].first_order));
       out.key("exact");
-      if (effects.empty())
-        out.null();
-      else
-        out.value(static_cast<float>(-effects[i].exact));
+      if (effects.empty()) out.null();
+      else out.value(static_cast<float>(-effects[i].exact));
       out.end_object();
     }
   }

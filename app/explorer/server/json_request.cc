@@ -223,9 +223,8 @@ Tensor Fields::matrix(const char* name, const Limits& limits) {
       if (rows * columns > limits.cells) throw over_limit(where, "cells", rows * columns, limits.cells);
       result = Tensor::empty({rows, columns});
     } else if (count != columns) {
-      throw RequestError(ErrorKind::shape, row_where,
-                         join("has ", count, " numbers and the rows before it ", columns), "give every row as many",
-                         detail("row_length", count, columns));
+      throw RequestError(ErrorKind::shape, row_where, join("has ", count, " numbers and the rows before it ", columns),
+                         "give every row as many", detail("row_length", count, columns));
     }
     float* out = result.row(row);
     for (std::int64_t column = 0; column < columns; ++column) {

@@ -20,10 +20,8 @@ JsonWriter& JsonWriter::null() {
 
 JsonWriter& JsonWriter::value(std::string_view text) {
   comma();
-  if (find_invalid_utf8(text) == std::string_view::npos)
-    quoted(text);
-  else
-    quoted(replace_invalid_utf8(text));
+  if (find_invalid_utf8(text) == std::string_view::npos) quoted(text);
+  else quoted(replace_invalid_utf8(text));
   return *this;
 }
 

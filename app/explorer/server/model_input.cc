@@ -67,7 +67,8 @@ TextInput text_or_ids(const Tokenizer& tokenizer, std::vector<std::int32_t> ids)
   std::string text = tokenizer.decode(ids);
   try {
     if (tokenizer.encode(text) == ids) return {std::move(text), {}, false};
-  } catch (const Error&) {}
+  } catch (const Error&) {
+  }
   return {{}, std::move(ids), true};
 }
 
@@ -102,7 +103,7 @@ PreparedInput read_pair(const LoadedModel& model, InputRequest request, const Li
   result.encoder.assign(ends.begin(), ends.end() - static_cast<std::ptrdiff_t>(back));
   result.encoder.insert(result.encoder.end(), tokens.begin(), tokens.end());
   result.encoder.insert(result.encoder.end(), ends.end() - static_cast<std::ptrdiff_t>(back), ends.end());
-  if (result.encoder.empty()) 
+  if (result.encoder.empty())
     throw RequestError(ErrorKind::text, "input.source", "is empty", "give at least one character",
                        detail("empty_text"));
   check_length(result.encoder.size(), model, "source");
@@ -192,10 +193,8 @@ PreparedInput read_input(const LoadedModel& model, InputRequest request, const L
 void write_input(JsonWriter& out, const InputRequest& request) {
   const auto write = [&](const char* name, const char* ids_name, const std::optional<TextInput>& text) {
     if (!text) return;
-    if (text->by_ids)
-      out.field(ids_name, text->ids);
-    else
-      out.field(name, text->text);
+    if (text->by_ids) out.field(ids_name, text->ids);
+    else out.field(name, text->text);
   };
   out.begin_object();
   write("source", "source_ids", request.source);
@@ -239,10 +238,8 @@ void write_tokens(JsonWriter& out, const LoadedModel& model, const PreparedInput
     }
   } else {
     out.key("text");
-    if (model.config().decoder)
-      write_tokens(out, *model.folder.target, input.decoder);
-    else
-      write_tokens(out, *model.folder.source, input.encoder);
+    if (model.config().decoder) write_tokens(out, *model.folder.target, input.decoder);
+    else write_tokens(out, *model.folder.source, input.encoder);
   }
 }
 

@@ -78,8 +78,7 @@ ModelStore::ModelStore(const std::vector<fs::path>& folders, const std::string& 
       continue;
     }
     for (const fs::path& inside : folders_in(folder)) {
-      if (is_model(inside))
-        add(inside);
+      if (is_model(inside)) add(inside);
       else
         for (const fs::path& deeper : folders_in(inside))
           if (is_model(deeper)) add(deeper);

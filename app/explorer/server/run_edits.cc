@@ -160,8 +160,8 @@ std::shared_ptr<const RunEdits> read_edits(Fields& request, const LoadedModel& m
     Fields fields((*list)[i], join("edits[", i, ']'));
     fields.text("name", "");
     const bool off = fields.flag("off", false);
-    const std::string kind = fields.choice(
-        "kind", {"set", "add", "scale", "forbid", "lock", "head", "attention", "evict", "patch", "mean", "feed_forward"});
+    const std::string kind = fields.choice("kind", {"set", "add", "scale", "forbid", "lock", "head", "attention",
+                                                    "evict", "patch", "mean", "feed_forward"});
     Edit edit;
     // Messages of the engine name edits by their name.
     edit.name = join("edits[", i, ']');

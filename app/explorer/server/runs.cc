@@ -337,10 +337,8 @@ Run::Run(std::shared_ptr<const LoadedModel> model, PreparedInput input, std::sha
   const std::unique_ptr<EditingProbe> editing = edits_->probe(*model_);
   const bool all_fit = record_bytes(config, input_) <= most_bytes_;
   RecordingProbe recording(engine, editing.get(), [&](std::shared_ptr<AttentionRecord> record) {
-    if (statistics)
-      statistics_[record->place] = statistics_of(engine, *record);
-    else
-      add_log_sum_exp(*record);
+    if (statistics) statistics_[record->place] = statistics_of(engine, *record);
+    else add_log_sum_exp(*record);
     if (all_fit) keep(std::move(record));
   });
   std::vector<Probe*> probes{&stopping, &inputs};
@@ -428,10 +426,8 @@ std::shared_ptr<const AttentionRecord> Run::record(const AttentionPlace& place, 
   StackRange range;
   range.first_layer = place.layer;
   range.end_layer = place.layer + 1;
-  if (place.stack == StackKind::encoder)
-    engine.encode_from(from, range, options);
-  else
-    engine.decode_from(from, memory_.rows.defined() ? &memory_ : nullptr, range, options);
+  if (place.stack == StackKind::encoder) engine.encode_from(from, range, options);
+  else engine.decode_from(from, memory_.rows.defined() ? &memory_ : nullptr, range, options);
   return result;
 }
 
@@ -706,10 +702,8 @@ void write_row(JsonWriter& out, const Run& run, const RowRequest& request, const
   out.field("input", whole(record->normed, request.query));
   out.field("query_vector", part(record->query, request.query, request.head, size));
   out.key("rotated_query");
-  if (record->rotated_query.defined())
-    out.value(part(record->rotated_query, request.query, request.head, size));
-  else
-    out.null();
+  if (record->rotated_query.defined()) out.value(part(record->rotated_query, request.query, request.head, size));
+  else out.null();
   out.field("products", products);
   out.field("scaled", scaled);
   out.field("scores", scores);
@@ -728,8 +722,7 @@ void write_row(JsonWriter& out, const Run& run, const RowRequest& request, const
   out.value(bias.defined() ? bias.to_vector() : std::vector<float>(static_cast<std::size_t>(projected.width()), 0));
   out.field("head_norms", head_norms);
   out.key("head_sum");
-  if (record->output_changed)
-    out.null();
+  if (record->output_changed) out.null();
   else
     out.value(
         static_cast<float>(head_sum_difference(engine, request.place, head_row.clone(), projected.clone(), heads)));

@@ -55,10 +55,8 @@ void WorkQueue::submit(Ticket ticket, std::shared_ptr<const std::atomic<bool>> g
     }
     if (!late) {
       full = stopping_ || waiting_.size() >= most_waiting_;
-      if (full)
-        retry_after = std::clamp(static_cast<int>(std::ceil(state_locked().seconds)), 1, 60);
-      else
-        waiting_.push_back({std::move(ticket), StopSignal(std::move(gone)), std::move(run), refuse});
+      if (full) retry_after = std::clamp(static_cast<int>(std::ceil(state_locked().seconds)), 1, 60);
+      else waiting_.push_back({std::move(ticket), StopSignal(std::move(gone)), std::move(run), refuse});
     }
   }
   wake_.notify_one();
@@ -84,10 +82,8 @@ void WorkQueue::serve() {
     running_stop_ = job.stop;
     running_since_ = Clock::now();
     lock.unlock();
-    if (job.stop.stopped())
-      job.refuse(overtaken());
-    else
-      job.run(job.stop);
+    if (job.stop.stopped()) job.refuse(overtaken());
+    else job.run(job.stop);
     const bool whole = !job.stop.stopped();
     job = Job();  // what it holds is freed before the next one begins
     lock.lock();

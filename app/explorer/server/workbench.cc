@@ -122,8 +122,7 @@ void check_finite(const char* name, const Tensor& tensor) {
       if (!std::isfinite(tensor.at(row, column)))
         throw RequestError(ErrorKind::numeric, name,
                            join("row ", row, ", column ", column, " is beyond what float32 can hold"),
-                           "use smaller numbers",
-                           detail("beyond_float32", std::vector<std::int64_t>{row, column}));
+                           "use smaller numbers", detail("beyond_float32", std::vector<std::int64_t>{row, column}));
 }
 
 WorkbenchRequest workbench_request(const Json& body, const Limits& limits) {
@@ -201,10 +200,11 @@ WorkbenchResult run_workbench(const WorkbenchRequest& request, const Limits& lim
   const std::int64_t value_dim =
       head_size(request.x.defined() ? "value_weight" : "value", result.value, request.key_heads);
   if (result.key.width() != request.key_heads * head_dim)
-    throw RequestError(ErrorKind::shape, request.x.defined() ? "key_weight" : "key",
-                       join("gives keys of ", result.key.width(), " columns for ", request.key_heads, " heads"),
-                       join("it needs ", request.key_heads * head_dim, ": a key is as long as a query (", head_dim, ")"),
-                       detail("key_columns", result.key.width(), request.key_heads * head_dim));
+    throw RequestError(
+        ErrorKind::shape, request.x.defined() ? "key_weight" : "key",
+        join("gives keys of ", result.key.width(), " columns for ", request.key_heads, " heads"),
+        join("it needs ", request.key_heads * head_dim, ": a key is as long as a query (", head_dim, ")"),
+        detail("key_columns", result.key.width(), request.key_heads * head_dim));
   if (result.value.rows() != keys)
     throw RequestError(ErrorKind::shape, "value", join("has ", result.value.rows(), " rows and key ", keys),
                        "give every key a value", detail("value_rows", result.value.rows(), keys));

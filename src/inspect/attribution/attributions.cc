@@ -27,7 +27,8 @@ struct Groups {
 };
 
 // The same positions with nothing to read in them: control tokens, which a text cannot do without, stay.
-std::vector<std::int32_t> emptied(const std::vector<std::int32_t>& ids, const Tokenizer* tokenizer, std::int32_t token) {
+std::vector<std::int32_t> emptied(const std::vector<std::int32_t>& ids, const Tokenizer* tokenizer,
+                                  std::int32_t token) {
   std::vector<std::int32_t> out = ids;
   for (std::int32_t& id : out)
     if (!tokenizer || !tokenizer->is_control(id)) id = token;
@@ -43,11 +44,14 @@ Baseline baseline_of(const ModelFolder& folder, const ModelInput& input, const s
   if (wanted == "zero") return {"zero", std::nullopt};
   ModelInput empty = input;
   std::string name;
-  for (const auto& [ids, tokenizer] : {std::pair{&empty.source, folder.source.get()}, std::pair{&empty.ids, folder.target.get()}}) {
+  for (const auto& [ids, tokenizer] :
+       {std::pair{&empty.source, folder.source.get()}, std::pair{&empty.ids, folder.target.get()}}) {
     if (ids->empty()) continue;
     if (!tokenizer) return {"zero", std::nullopt};
     const SpecialTokens& specials = tokenizer->specials();
-    const std::int32_t token = !wanted.empty() ? token_named(*tokenizer, wanted) : specials.pad >= 0 ? specials.pad : specials.unknown;
+    const std::int32_t token = !wanted.empty()     ? token_named(*tokenizer, wanted)
+                               : specials.pad >= 0 ? specials.pad
+                                                   : specials.unknown;
     if (token < 0) return {"zero", std::nullopt};
     *ids = emptied(*ids, tokenizer, token);
     const std::string one = tokenizer->readable(token);
@@ -70,8 +74,10 @@ std::vector<float> summed(const std::vector<double>& scores, const std::vector<T
 // Tokens of one group add what they add together. Models of classes have no decoder in their way: its text stays empty.
 std::vector<std::vector<float>> values_of(const TokenScores& scores, const Groups& groups) {
   std::vector<std::vector<float>> values;
-  if (!groups.source.empty()) values.push_back(scores.source.empty() ? std::vector<float>{} : summed(scores.source, groups.source));
-  if (!groups.target.empty()) values.push_back(scores.ids.empty() ? std::vector<float>{} : summed(scores.ids, groups.target));
+  if (!groups.source.empty())
+    values.push_back(scores.source.empty() ? std::vector<float>{} : summed(scores.source, groups.source));
+  if (!groups.target.empty())
+    values.push_back(scores.ids.empty() ? std::vector<float>{} : summed(scores.ids, groups.target));
   return values;
 }
 
@@ -84,14 +90,17 @@ const Target& target_for(AttributionMethod method, const InspectOptions& options
 
 std::string unit_of(const Target& target) { return target.kind == Target::Kind::log_probability ? "nats" : "logit"; }
 
-TokenAttribution integrated(const ModelFolder& folder, const Subject& subject, const InspectOptions& options, const Groups& groups) {
+TokenAttribution integrated(const ModelFolder& folder, const Subject& subject, const InspectOptions& options,
+                            const Groups& groups) {
   const Target& target = target_for(AttributionMethod::integrated_gradients, options);
   const Baseline baseline = baseline_of(folder, subject.input, options.attribution.baseline);
   IntegratedGradientsOptions path;
   path.baseline = baseline.input;
   path.steps = options.attribution.steps > 0 ? options.attribution.steps : first_steps;
   IntegratedGradients result = integrated_gradients(folder.model, subject.input, target, path);
-  const auto rough = [&] { return std::abs(result.completeness_error) > enough * std::abs(result.target - result.baseline); };
+  const auto rough = [&] {
+    return std::abs(result.completeness_error) > enough * std::abs(result.target - result.baseline);
+  };
   while (options.attribution.steps == 0 && path.steps < most_steps && rough()) {
     path.steps *= 2;
     result = integrated_gradients(folder.model, subject.input, target, path);
@@ -108,7 +117,8 @@ TokenAttribution integrated(const ModelFolder& folder, const Subject& subject, c
   return shown;
 }
 
-TokenAttribution gradient_input(const ModelFolder& folder, const Subject& subject, const InspectOptions& options, const Groups& groups) {
+TokenAttribution gradient_input(const ModelFolder& folder, const Subject& subject, const InspectOptions& options,
+                                const Groups& groups) {
   const Target& target = target_for(AttributionMethod::gradient_input, options);
   const InputGradients result = input_gradients(folder.model, subject.input, target);
   TokenAttribution shown;
@@ -119,7 +129,9 @@ TokenAttribution gradient_input(const ModelFolder& folder, const Subject& subjec
   return shown;
 }
 
-StackKind stack_of(const ShownAttention& attention) { return attention.name == "encoder" ? StackKind::encoder : StackKind::decoder; }
+StackKind stack_of(const ShownAttention& attention) {
+  return attention.name == "encoder" ? StackKind::encoder : StackKind::decoder;
+}
 
 // An attention between the same texts, of all heads together, whose one measure has yet no values.
 ShownAttention beside(const ShownAttention& attention, const char* name, const char* measure) {
@@ -134,7 +146,8 @@ ShownAttention beside(const ShownAttention& attention, const char* name, const c
   return shown;
 }
 
-void append(ShownAttention& attention, const Tensor& values, const std::vector<TokenGroup>& queries, const std::vector<TokenGroup>& keys) {
+void append(ShownAttention& attention, const Tensor& values, const std::vector<TokenGroup>& queries,
+            const std::vector<TokenGroup>& keys) {
   const std::vector<float> merged = merge(values.to_vector(), queries, keys, Merge::weights);
   std::vector<float>& all = attention.measures.front().values;
   all.insert(all.end(), merged.begin(), merged.end());
@@ -143,12 +156,15 @@ void append(ShownAttention& attention, const Tensor& values, const std::vector<T
 void check_size(std::span<const ShownAttention> attentions, const Subject& subject, std::int64_t most_bytes) {
   double bytes = 0;
   for (const ShownAttention& attention : attentions) {
-    const std::size_t queries = stack_of(attention) == StackKind::encoder ? subject.source.size() : subject.target.size();
+    const std::size_t queries =
+        stack_of(attention) == StackKind::encoder ? subject.source.size() : subject.target.size();
     const std::size_t keys = attention.name == "decoder" ? subject.target.size() : subject.source.size();
-    bytes += static_cast<double>(queries) * static_cast<double>(keys) * static_cast<double>(attention.layers.size()) * sizeof(float);
+    bytes += static_cast<double>(queries) * static_cast<double>(keys) * static_cast<double>(attention.layers.size()) *
+             sizeof(float);
   }
   if (bytes > static_cast<double>(most_bytes))
-    throw Error(ErrorKind::argument, "attributions", join("the matrices would take ", static_cast<std::int64_t>(bytes / 1e6), " MB"),
+    throw Error(ErrorKind::argument, "attributions",
+                join("the matrices would take ", static_cast<std::int64_t>(bytes / 1e6), " MB"),
                 "choose fewer layers or attentions, or a shorter text");
 }
 
@@ -188,15 +204,21 @@ void add_attributions(const ModelFolder& folder, const Subject& subject, const I
   const auto queries_of = [&](const ShownAttention& one) -> const std::vector<TokenGroup>& {
     return stack_of(one) == StackKind::encoder ? source : target;
   };
-  const auto keys_of = [&](const ShownAttention& one) -> const std::vector<TokenGroup>& { return one.name == "decoder" ? target : source; };
+  const auto keys_of = [&](const ShownAttention& one) -> const std::vector<TokenGroup>& {
+    return one.name == "decoder" ? target : source;
+  };
 
   std::vector<AttributionMethod> done;
   for (const AttributionMethod method : options.attribution.methods) {
     if (std::find(done.begin(), done.end(), method) != done.end()) continue;
     done.push_back(method);
     switch (method) {
-      case AttributionMethod::integrated_gradients: shown.attributions.push_back(integrated(folder, subject, options, groups)); break;
-      case AttributionMethod::gradient_input: shown.attributions.push_back(gradient_input(folder, subject, options, groups)); break;
+      case AttributionMethod::integrated_gradients:
+        shown.attributions.push_back(integrated(folder, subject, options, groups));
+        break;
+      case AttributionMethod::gradient_input:
+        shown.attributions.push_back(gradient_input(folder, subject, options, groups));
+        break;
       case AttributionMethod::rollout: {
         check_size(attentions, subject, options.most_bytes);
         const RolloutLayers layers = rollout_by_layer(folder.model, subject.input, options.attribution.residual);
@@ -204,8 +226,11 @@ void add_attributions(const ModelFolder& folder, const Subject& subject, const I
           ShownAttention rolled = beside(one, "rollout", "rollout");
           // A product of windows reaches beyond each of them.
           if (folder.model.config().window > 0) rolled.masked.clear();
-          const std::vector<Tensor>& all = one.name == "encoder" ? layers.encoder : one.name == "decoder" ? layers.decoder : layers.cross;
-          for (const int layer : one.layers) append(rolled, all[static_cast<std::size_t>(layer)], queries_of(one), keys_of(one));
+          const std::vector<Tensor>& all = one.name == "encoder"   ? layers.encoder
+                                           : one.name == "decoder" ? layers.decoder
+                                                                   : layers.cross;
+          for (const int layer : one.layers)
+            append(rolled, all[static_cast<std::size_t>(layer)], queries_of(one), keys_of(one));
           shown.attentions.push_back(std::move(rolled));
         }
         break;

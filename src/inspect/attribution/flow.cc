@@ -30,7 +30,8 @@ class RolloutProbe : public Probe {
 
   bool wants(const Site& site) const override {
     const bool rotated = model_.config().positions == PositionKind::rotary && site.part == Part::self;
-    return site.point == (rotated ? Point::rotated_query : Point::query) || site.point == (rotated ? Point::rotated_key : Point::key);
+    return site.point == (rotated ? Point::rotated_query : Point::query) ||
+           site.point == (rotated ? Point::rotated_key : Point::key);
   }
   void visit(const Visit& visit, Tensor& value) override {
     if (visit.site.point == Point::query || visit.site.point == Point::rotated_query) {
@@ -90,7 +91,8 @@ class RolloutProbe : public Probe {
       attention(query_, key, values, rules);
       for (std::int64_t i = 0; i < rows * keys; ++i) {
         double sum = 0;
-        for (std::int64_t head = 0; head < heads; ++head) sum += static_cast<double>(weights.data()[head * rows * keys + i]);
+        for (std::int64_t head = 0; head < heads; ++head)
+          sum += static_cast<double>(weights.data()[head * rows * keys + i]);
         mean.row(begin)[i] = static_cast<float>(sum / static_cast<double>(heads));
       }
     }
@@ -133,7 +135,8 @@ Rollout roll(const Model& model, const ModelInput& input, double residual, Rollo
 // Item i loses the value of key first + i - 1; item 0 loses none.
 class ZeroValues : public Probe {
  public:
-  ZeroValues(const HeadPlace& place, std::int64_t first) : site_{place.stack, place.layer, place.part, Point::value}, first_(first) {}
+  ZeroValues(const HeadPlace& place, std::int64_t first)
+      : site_{place.stack, place.layer, place.part, Point::value}, first_(first) {}
 
   bool wants(const Site& site) const override { return site == site_; }
   void visit(const Visit& visit, Tensor& value) override {
@@ -163,7 +166,9 @@ double cosine_distance(const float* a, const float* b, std::int64_t width) {
 
 }  // namespace
 
-Rollout attention_rollout(const Model& model, const ModelInput& input, double residual) { return roll(model, input, residual, nullptr); }
+Rollout attention_rollout(const Model& model, const ModelInput& input, double residual) {
+  return roll(model, input, residual, nullptr);
+}
 
 RolloutLayers rollout_by_layer(const Model& model, const ModelInput& input, double residual) {
   RolloutLayers layers;
@@ -171,7 +176,8 @@ RolloutLayers rollout_by_layer(const Model& model, const ModelInput& input, doub
   return layers;
 }
 
-std::vector<ZeroedValues> value_zeroing(const Model& model, const ModelInput& input, std::vector<HeadPlace> attentions) {
+std::vector<ZeroedValues> value_zeroing(const Model& model, const ModelInput& input,
+                                        std::vector<HeadPlace> attentions) {
   check_input(model, input, "value_zeroing");
   const NoGradientScope no_gradients;
   if (attentions.empty()) {
@@ -182,7 +188,8 @@ std::vector<ZeroedValues> value_zeroing(const Model& model, const ModelInput& in
   for (const HeadPlace& place : attentions) {
     check_place(model, place, true, "value_zeroing");
     if (place.head >= 0)
-      throw Error(ErrorKind::argument, "value zeroing", join(name_of(place), " is one head"), "values are zeroed in all heads of an attention");
+      throw Error(ErrorKind::argument, "value zeroing", join(name_of(place), " is one head"),
+                  "values are zeroed in all heads of an attention");
     sites.push_back({place.stack, place.layer, Part::block, Point::input});
   }
   Recorder recorder(sites);
@@ -218,8 +225,8 @@ std::vector<ZeroedValues> value_zeroing(const Model& model, const ModelInput& in
       }
       for (std::int64_t key = 0; key < count; ++key)
         for (std::int64_t query = 0; query < queries; ++query)
-          zeroed.scores.row(query)[first + key] =
-              static_cast<float>(cosine_distance(outputs.row(query), outputs.row((key + 1) * queries + query), outputs.width()));
+          zeroed.scores.row(query)[first + key] = static_cast<float>(
+              cosine_distance(outputs.row(query), outputs.row((key + 1) * queries + query), outputs.width()));
     }
     for (std::int64_t query = 0; query < queries; ++query) {
       double sum = 0;

@@ -49,7 +49,8 @@ std::map<StackKind, Tensor> embeddings_of(const Model& model, const ModelInput& 
 }
 
 // `count` copies of an input as items of one batch.
-States run_copies(const Model& model, const ModelInput& input, std::int64_t count, const RunOptions& options, bool classes) {
+States run_copies(const Model& model, const ModelInput& input, std::int64_t count, const RunOptions& options,
+                  bool classes) {
   const auto copies = [&](const std::vector<std::int32_t>& ids) {
     TokenBatch batch;
     for (std::int64_t i = 0; i < count; ++i) batch.append(ids);
@@ -95,11 +96,13 @@ std::vector<std::pair<double, double>> gauss_legendre(std::int64_t count) {
   return points;
 }
 
-std::vector<double>& of_stack(TokenScores& scores, StackKind stack) { return stack == StackKind::encoder ? scores.source : scores.ids; }
+std::vector<double>& of_stack(TokenScores& scores, StackKind stack) {
+  return stack == StackKind::encoder ? scores.source : scores.ids;
+}
 
 // The target of every copy summed, and its gradient at the rows given for the embeddings.
-double run_at(const Model& model, const ModelInput& input, const Target& target, std::int64_t copies, std::map<StackKind, Tensor> rows,
-              std::map<StackKind, Tensor>& gradients) {
+double run_at(const Model& model, const ModelInput& input, const Target& target, std::int64_t copies,
+              std::map<StackKind, Tensor> rows, std::map<StackKind, Tensor>& gradients) {
   Tape tape;
   Embeddings probe(std::move(rows), &tape);
   RunOptions options;
@@ -150,7 +153,8 @@ IntegratedGradients integrated_gradients(const Model& model, const ModelInput& i
   if (options.steps < 1 || options.steps > 1024)
     throw Error(ErrorKind::argument, "integrated gradients", join("steps are ", options.steps), "1 to 1024");
   if (options.baseline_token < -1)
-    throw Error(ErrorKind::argument, "integrated gradients", join("the baseline's token is ", options.baseline_token), "a token id, or -1 for embeddings of 0");
+    throw Error(ErrorKind::argument, "integrated gradients", join("the baseline's token is ", options.baseline_token),
+                "a token id, or -1 for embeddings of 0");
   const std::map<StackKind, Tensor> rows = embeddings_of(model, input);
 
   // The baseline: another input, or zero vectors.
@@ -159,11 +163,13 @@ IntegratedGradients integrated_gradients(const Model& model, const ModelInput& i
     check_input(model, other, "integrated gradients: baseline");
     if (other.source.size() != input.source.size() || other.ids.size() != input.ids.size())
       throw Error(ErrorKind::shape, "integrated gradients",
-                  join("the baseline has ", other.source.size(), " and ", other.ids.size(), " tokens, the input ", input.source.size(), " and ",
-                       input.ids.size()),
+                  join("the baseline has ", other.source.size(), " and ", other.ids.size(), " tokens, the input ",
+                       input.source.size(), " and ", input.ids.size()),
                   "give as many of each");
   }
-  const auto kept = [&](std::int32_t id) { return std::find(options.kept.begin(), options.kept.end(), id) != options.kept.end(); };
+  const auto kept = [&](std::int32_t id) {
+    return std::find(options.kept.begin(), options.kept.end(), id) != options.kept.end();
+  };
   for (std::vector<std::int32_t>* ids : {&other.source, &other.ids})
     for (std::int32_t& id : *ids)
       if (!options.baseline && options.baseline_token >= 0 && !kept(id)) id = options.baseline_token;
@@ -223,7 +229,8 @@ IntegratedGradients integrated_gradients(const Model& model, const ModelInput& i
           const float* gradient = gradients.at(stack).row(static_cast<std::int64_t>(point) * x.rows() + row);
           double product = 0;
           for (std::int64_t i = 0; i < x.width(); ++i)
-            product += static_cast<double>(gradient[i]) * (static_cast<double>(x.at(row, i)) - static_cast<double>(baseline.at(stack).at(row, i)));
+            product += static_cast<double>(gradient[i]) *
+                       (static_cast<double>(x.at(row, i)) - static_cast<double>(baseline.at(stack).at(row, i)));
           of_stack(result.scores, stack)[static_cast<std::size_t>(row)] += some[point].second * product;
         }
   }

@@ -106,7 +106,8 @@ class Reader {
       try {
         file.edits.add(std::move(edit));
       } catch (const Error& error) {
-        throw Error(ErrorKind::config, source_ + ": " + where, join(error.where(), ": ", error.what_happened()), error.advice());
+        throw Error(ErrorKind::config, source_ + ": " + where, join(error.where(), ": ", error.what_happened()),
+                    error.advice());
       }
     }
     if (file.text == any_text && file.edits.has_positions())
@@ -116,7 +117,8 @@ class Reader {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& key, const Json& value, const std::string& expected, const std::string& advice = {}) const {
+  [[noreturn]] void refuse(const std::string& key, const Json& value, const std::string& expected,
+                           const std::string& advice = {}) const {
     throw Error(ErrorKind::config, source_ + ": " + key, join("holds ", shown(value), ", expected ", expected), advice);
   }
 
@@ -127,7 +129,8 @@ class Reader {
     for (const auto& [key, unused] : object.items()) {
       if (std::find(known.begin(), known.end(), key) != known.end()) continue;
       const std::string near = nearest_name(key, known);
-      throw Error(ErrorKind::config, where.empty() ? source_ : source_ + ": " + where, join("unknown key ", shown(Json(key))),
+      throw Error(ErrorKind::config, where.empty() ? source_ : source_ + ": " + where,
+                  join("unknown key ", shown(Json(key))),
                   join(near.empty() ? "" : join("did you mean \"", near, "\"? "), "Known keys: ", list));
     }
   }
@@ -135,7 +138,8 @@ class Reader {
   const Json& need(const Json& object, const std::string& where, const char* key) const {
     const auto found = object.find(key);
     if (found == object.end())
-      throw Error(ErrorKind::config, where.empty() ? source_ : source_ + ": " + where, join("the key \"", key, "\" is missing"));
+      throw Error(ErrorKind::config, where.empty() ? source_ : source_ + ": " + where,
+                  join("the key \"", key, "\" is missing"));
     return *found;
   }
 
@@ -154,13 +158,16 @@ class Reader {
     return value.get<std::string>();
   }
 
-  std::int64_t number(const Json& value, const std::string& where, const char* expected = "an integer, 0 or more") const {
+  std::int64_t number(const Json& value, const std::string& where,
+                      const char* expected = "an integer, 0 or more") const {
     if (!value.is_number_integer() || value < 0 || value > std::int64_t{1} << 40) refuse(where, value, expected);
     return value.get<std::int64_t>();
   }
 
   void refuse_empty(const Json& list, const std::string& where) const {
-    if (list.empty()) throw Error(ErrorKind::config, source_ + ": " + where, "is an empty list", "name at least one, or leave it out for all");
+    if (list.empty())
+      throw Error(ErrorKind::config, source_ + ": " + where, "is an empty list",
+                  "name at least one, or leave it out for all");
   }
 
   std::vector<std::int64_t> numbers(const Json& value, const std::string& where) const {
@@ -190,7 +197,8 @@ class Reader {
     return list;
   }
 
-  void read_words(const Json& value, const std::string& where, std::vector<std::int32_t>& ids, std::string& text) const {
+  void read_words(const Json& value, const std::string& where, std::vector<std::int32_t>& ids,
+                  std::string& text) const {
     if (value.is_string()) {
       text = value.get<std::string>();
       if (text.empty()) refuse(where, value, "text or a list of ids, not empty");
@@ -205,7 +213,8 @@ class Reader {
   }
 
   EditText read_text(const Json& value, const std::string& where) const {
-    if (!value.is_object()) refuse(where, value, "an object: {\"source\": \"...\", \"target\": \"...\"}, each as far as the model reads it");
+    if (!value.is_object())
+      refuse(where, value, "an object: {\"source\": \"...\", \"target\": \"...\"}, each as far as the model reads it");
     check_keys(value, where, {"source", "target"});
     EditText text;
     if (value.contains("source")) read_words(value["source"], where + ".source", text.source, text.source_text);
@@ -236,10 +245,12 @@ class Reader {
     if (is("from_positions")) edit.from_positions = ranges(object["from_positions"], at("from_positions"));
     if (std::find(known.begin(), known.end(), "value") != known.end()) {
       const Json& value = need(object, where, "value");
-      if (!value.is_number() || !std::isfinite(static_cast<float>(value.get<double>()))) refuse(at("value"), value, "a finite number");
+      if (!value.is_number() || !std::isfinite(static_cast<float>(value.get<double>())))
+        refuse(at("value"), value, "a finite number");
       edit.value = static_cast<float>(value.get<double>());
     }
-    if (std::find(known.begin(), known.end(), "size") != known.end()) edit.size = number(need(object, where, "size"), at("size"));
+    if (std::find(known.begin(), known.end(), "size") != known.end())
+      edit.size = number(need(object, where, "size"), at("size"));
     if (is("seed")) {
       if (!object["seed"].is_number_unsigned()) refuse(at("seed"), object["seed"], "an integer, 0 or more");
       edit.seed = object["seed"].get<std::uint64_t>();
@@ -247,7 +258,8 @@ class Reader {
     if (is("texts")) {
       const Json& texts = object["texts"];
       if (!texts.is_array() || texts.empty()) refuse(at("texts"), texts, "a list of objects with source and target");
-      for (std::size_t i = 0; i < texts.size(); ++i) edit.texts.push_back(read_text(texts[i], join(at("texts"), "[", i, "]")));
+      for (std::size_t i = 0; i < texts.size(); ++i)
+        edit.texts.push_back(read_text(texts[i], join(at("texts"), "[", i, "]")));
     }
     if (is("by_position")) {
       if (!object["by_position"].is_boolean()) refuse(at("by_position"), object["by_position"], "true or false");
@@ -282,21 +294,26 @@ EditFile edit_file_from_json(const std::string& text, const std::string& source)
   return Reader(source).read(Json::parse(text));
 }
 
-EditFile load_edit_file(const std::filesystem::path& path) { return edit_file_from_json(read_file(path, most_bytes), path.string()); }
+EditFile load_edit_file(const std::filesystem::path& path) {
+  return edit_file_from_json(read_file(path, most_bytes), path.string());
+}
 
 void save_edit_file(const std::filesystem::path& path, const EditFile& file) { write_file(path, to_json(file)); }
 
 void EditFile::check_fits(const Model& of_model, const EditInput& input) const {
   if (const std::string found = fingerprint(of_model); found != model)
-    throw Error(ErrorKind::argument, "edit file", join("it was made for the model of fingerprint ", model, ", this one has ", found),
+    throw Error(ErrorKind::argument, "edit file",
+                join("it was made for the model of fingerprint ", model, ", this one has ", found),
                 "use that model, or make the edits again for this one");
   if (text == any_text) {
     if (edits.has_positions())
-      throw Error(ErrorKind::argument, "edit file", "it is for any text, but some edit names items, positions or keys", "these belong to one text");
+      throw Error(ErrorKind::argument, "edit file", "it is for any text, but some edit names items, positions or keys",
+                  "these belong to one text");
     return;
   }
   if (const std::string found = text_fingerprint(input); found != text)
-    throw Error(ErrorKind::argument, "edit file", join("it was made for the text of fingerprint ", text, ", this one has ", found),
+    throw Error(ErrorKind::argument, "edit file",
+                join("it was made for the text of fingerprint ", text, ", this one has ", found),
                 "use that text, source and target (--target); edits without positions can be kept for \"any\" text");
 }
 

@@ -20,7 +20,9 @@ namespace {
 constexpr double head_parts_tolerance = 1e-4;
 constexpr std::int64_t checked_rows = 256;  // whose heads are summed at once
 
-std::string output_name(StackKind stack, int layer, Part part) { return name_of(stack) + join('.', layer, '.', name_of(part), ".output"); }
+std::string output_name(StackKind stack, int layer, Part part) {
+  return name_of(stack) + join('.', layer, '.', name_of(part), ".output");
+}
 
 // Edits of the scores of one attention, and which edit each comes from.
 struct ScoreList {
@@ -30,11 +32,16 @@ struct ScoreList {
 
 ScoreEdit::Kind score_kind(Action action) {
   switch (action) {
-    case Action::set: return ScoreEdit::Kind::set;
-    case Action::add: return ScoreEdit::Kind::add;
-    case Action::scale: return ScoreEdit::Kind::scale;
-    case Action::lock: return ScoreEdit::Kind::lock;
-    default: return ScoreEdit::Kind::forbid;
+    case Action::set:
+      return ScoreEdit::Kind::set;
+    case Action::add:
+      return ScoreEdit::Kind::add;
+    case Action::scale:
+      return ScoreEdit::Kind::scale;
+    case Action::lock:
+      return ScoreEdit::Kind::lock;
+    default:
+      return ScoreEdit::Kind::forbid;
   }
 }
 
@@ -63,12 +70,13 @@ void add_score_edits(const Edit& edit, const PlacedEdit& placed, ScoreList& list
 
 // What turns the heads of an attention into its output.
 struct OutputWeights {
-  Tensor weight;       // [width, heads * dim]
-  Tensor bias;         // undefined where there is none
+  Tensor weight;  // [width, heads * dim]
+  Tensor bias;    // undefined where there is none
 };
 
 // A row of noise that depends on nothing but its place.
-void draw_noise(const Edit& edit, const Site& site, std::int64_t item, std::int64_t position, float* row, std::int64_t width) {
+void draw_noise(const Edit& edit, const Site& site, std::int64_t item, std::int64_t position, float* row,
+                std::int64_t width) {
   ByteHash hash;
   hash.text(name_of(site));
   hash.number(static_cast<std::uint64_t>(item));
@@ -98,23 +106,29 @@ struct EditProbe::Parts {
     return found != rows.end() && std::any_of(found->second.begin(), found->second.end(),
                                               [](const PlacedEdit& placed) { return placed.action == Action::skip; });
   }
-  bool checks_heads(const Site& site) const { return rows.contains({site.stack, site.layer, site.part, Point::head_output}); }
+  bool checks_heads(const Site& site) const {
+    return rows.contains({site.stack, site.layer, site.part, Point::head_output});
+  }
 
   const Tensor& source_of(const Edit& edit, const Site& site, std::int64_t item) const {
     for (const std::int64_t each : {std::int64_t{-1}, item})
-      if (const auto found = sources.rows.find({edit.name, site, each}); found != sources.rows.end()) return found->second;
-    throw Error(ErrorKind::argument, edit_called(edit), join("there are no values for ", name_of(site), " of item ", item),
+      if (const auto found = sources.rows.find({edit.name, site, each}); found != sources.rows.end())
+        return found->second;
+    throw Error(ErrorKind::argument, edit_called(edit),
+                join("there are no values for ", name_of(site), " of item ", item),
                 "give what edit_sources() made of the same text");
   }
 
   // What is to stand in the row; null where the source has no such row.
-  const float* source_row(const Edit& edit, Action action, const Site& site, std::int64_t item, std::int64_t position) const {
+  const float* source_row(const Edit& edit, Action action, const Site& site, std::int64_t item,
+                          std::int64_t position) const {
     const Tensor& source = source_of(edit, site, item);
     if (action == Action::mean && !edit.by_position) return source.row(0);
     const std::int64_t from = action == Action::patch ? source_position(edit, position) : position;
     if (from >= source.rows())
       throw Error(ErrorKind::argument, edit_called(edit),
-                  join("position ", from, " of ", name_of(site), " is asked for and the text it comes from has positions 0 to ", source.rows() - 1),
+                  join("position ", from, " of ", name_of(site),
+                       " is asked for and the text it comes from has positions 0 to ", source.rows() - 1),
                   "name the positions that both texts have");
     return source.row(from);
   }
@@ -124,8 +138,10 @@ struct EditProbe::Parts {
     const std::int64_t width = value.width(), heads = heads_at(model->config(), visit.site.point);
     std::vector<std::uint8_t> columns(static_cast<std::size_t>(width), edit.heads.empty());
     for (const std::int64_t head : edit.heads)
-      std::fill_n(columns.begin() + static_cast<std::ptrdiff_t>(head * (width / heads)), width / heads, std::uint8_t{1});
-    auto mask = std::make_shared<std::vector<std::uint8_t>>(static_cast<std::size_t>(value.elements()), std::uint8_t{0});
+      std::fill_n(columns.begin() + static_cast<std::ptrdiff_t>(head * (width / heads)), width / heads,
+                  std::uint8_t{1});
+    auto mask =
+        std::make_shared<std::vector<std::uint8_t>>(static_cast<std::size_t>(value.elements()), std::uint8_t{0});
     Tensor other;
     std::int64_t touched = 0;
     for (std::int64_t item = 0; item < visit.items(); ++item) {
@@ -146,7 +162,8 @@ struct EditProbe::Parts {
         }
         const Tensor& source = source_of(edit, visit.site, number);
         if (source.width() != width)
-          throw Error(ErrorKind::shape, edit_called(edit), join("rows of ", source.width(), " numbers for ", name_of(visit.site), " ", value.shape()));
+          throw Error(ErrorKind::shape, edit_called(edit),
+                      join("rows of ", source.width(), " numbers for ", name_of(visit.site), " ", value.shape()));
         std::copy_n(source_row(edit, placed.action, visit.site, number, position), width, other.row(row));
       }
     }
@@ -179,16 +196,19 @@ struct EditProbe::Parts {
       for (std::size_t i = 0; i < sums.size() && output.bias.defined(); ++i)
         sums[i] = static_cast<double>(output.bias.data()[i % static_cast<std::size_t>(width)]);
       for (std::int64_t head = 0; head < heads; ++head) {
-        const Tensor part = matrix_product(written.row_range(begin, count).columns(head * dim, dim), output.weight.columns(head * dim, dim), true);
+        const Tensor part = matrix_product(written.row_range(begin, count).columns(head * dim, dim),
+                                           output.weight.columns(head * dim, dim), true);
         for (std::int64_t row = 0; row < count; ++row)
           for (std::int64_t column = 0; column < width; ++column)
             sums[static_cast<std::size_t>(row * width + column)] += static_cast<double>(part.row(row)[column]);
       }
       for (std::int64_t row = 0; row < count; ++row)
         for (std::int64_t column = 0; column < width; ++column) {
-          const double sum = sums[static_cast<std::size_t>(row * width + column)], value = static_cast<double>(projected.row(begin + row)[column]);
+          const double sum = sums[static_cast<std::size_t>(row * width + column)],
+                       value = static_cast<double>(projected.row(begin + row)[column]);
           if (!std::isfinite(sum) && !std::isfinite(value)) continue;
-          difference = std::max(difference, std::isnan(sum - value) ? std::numeric_limits<double>::infinity() : std::abs(sum - value));
+          difference = std::max(
+              difference, std::isnan(sum - value) ? std::numeric_limits<double>::infinity() : std::abs(sum - value));
           largest = std::max(largest, std::abs(value));
         }
     }
@@ -197,7 +217,8 @@ struct EditProbe::Parts {
     ++head_parts_checked;
     if (relative > head_parts_tolerance)
       throw Error(ErrorKind::numeric, name_of(site),
-                  join("the parts of the heads and the bias differ from the attention output by ", relative, " of its largest number"),
+                  join("the parts of the heads and the bias differ from the attention output by ", relative,
+                       " of its largest number"),
                   "another probe changed it in between, or the weights are beyond what float32 can add");
   }
 };
@@ -210,12 +231,16 @@ EditProbe::EditProbe(const Model& model, const Edits& edits, EditSources sources
   parts_->sources = std::move(sources);
   parts_->counts.assign(edits.list().size(), 0);
   for (const PlacedEdit& each : placed) {
-    if (edits_scores(each.action)) add_score_edits(edits.list()[each.edit], each, parts_->scores[{each.site.stack, each.site.layer, each.site.part}]);
+    if (edits_scores(each.action))
+      add_score_edits(edits.list()[each.edit], each,
+                      parts_->scores[{each.site.stack, each.site.layer, each.site.part}]);
     else parts_->rows[each.site].push_back(each);
     if (each.site.point != Point::head_output) continue;
     const std::string output = output_name(each.site.stack, each.site.layer, each.site.part);
-    const Parameter *weight = find_parameter(model, output + ".weight"), *bias = find_parameter(model, output + ".bias");
-    parts_->outputs[{each.site.stack, each.site.layer, each.site.part}] = {weight->value, bias ? bias->value : Tensor()};
+    const Parameter *weight = find_parameter(model, output + ".weight"),
+                    *bias = find_parameter(model, output + ".bias");
+    parts_->outputs[{each.site.stack, each.site.layer, each.site.part}] = {weight->value,
+                                                                           bias ? bias->value : Tensor()};
   }
 }
 
@@ -254,7 +279,8 @@ void EditProbe::visit(const Visit& visit, Tensor& value) {
     for (const PlacedEdit& placed : found->second) parts.apply(placed, visit, value);
   if (site.point == Point::input && parts.skips(site)) parts.block_inputs[{site.stack, site.layer}] = value;
   if (site.point == Point::output) parts.block_inputs.erase({site.stack, site.layer});
-  if (site.point == Point::head_output && parts.checks_heads(site)) parts.head_outputs[{site.stack, site.layer, site.part}] = value;
+  if (site.point == Point::head_output && parts.checks_heads(site))
+    parts.head_outputs[{site.stack, site.layer, site.part}] = value;
 }
 
 std::vector<ScoreEdit> EditProbe::score_edits(StackKind stack, int layer, Part part) const {
@@ -265,7 +291,8 @@ std::vector<ScoreEdit> EditProbe::score_edits(StackKind stack, int layer, Part p
 void EditProbe::scores_edited(StackKind stack, int layer, Part part, std::span<const std::int64_t> counts) {
   const auto found = parts_->scores.find({stack, layer, part});
   if (found == parts_->scores.end()) return;
-  for (std::size_t i = 0; i < counts.size() && i < found->second.sources.size(); ++i) parts_->counts[found->second.sources[i]] += counts[i];
+  for (std::size_t i = 0; i < counts.size() && i < found->second.sources.size(); ++i)
+    parts_->counts[found->second.sources[i]] += counts[i];
 }
 
 // ---- Head parts -----------------------------------------------------------------------------------------------------
@@ -275,14 +302,17 @@ Tensor head_parts(const Model& model, StackKind stack, int layer, Part part, con
   const std::string name = output_name(stack, layer, part) + ".weight";
   const Parameter* const weight = find_parameter(model, name);
   if (weight == nullptr)
-    throw Error(ErrorKind::argument, "head_parts", join("the model has no parameter '", name, "'"), "name an attention: part self or cross of a layer it has");
+    throw Error(ErrorKind::argument, "head_parts", join("the model has no parameter '", name, "'"),
+                "name an attention: part self or cross of a layer it has");
   const std::int64_t dim = config.head_width(), rows = head_output.rows();
   if (head_output.width() != config.heads * dim)
-    throw Error(ErrorKind::shape, "head_parts", join("head_output is ", head_output.shape()), join("its rows must have ", config.heads * dim, " numbers"));
+    throw Error(ErrorKind::shape, "head_parts", join("head_output is ", head_output.shape()),
+                join("its rows must have ", config.heads * dim, " numbers"));
   const NoGradientScope no_gradients;
   Tensor parts = Tensor::empty({rows, config.heads, config.width});
   for (std::int64_t head = 0; head < config.heads; ++head) {
-    const Tensor part_of_head = matrix_product(head_output.columns(head * dim, dim), weight->value.columns(head * dim, dim), true);
+    const Tensor part_of_head =
+        matrix_product(head_output.columns(head * dim, dim), weight->value.columns(head * dim, dim), true);
     for (std::int64_t row = 0; row < rows; ++row)
       std::copy_n(part_of_head.row(row), config.width, parts.row(row * config.heads + head));
   }

@@ -17,7 +17,8 @@ namespace {
 constexpr std::int64_t texts_at_once = 48;
 
 bool is_of_source(const Site& site) {
-  return site.stack == StackKind::encoder || (site.part == Part::cross && (site.point == Point::key || site.point == Point::value));
+  return site.stack == StackKind::encoder ||
+         (site.part == Part::cross && (site.point == Point::key || site.point == Point::value));
 }
 
 // One text as the model reads it; refuses what is missing.
@@ -25,20 +26,23 @@ void append(const Model& model, const Edit& edit, const EditText& text, EditInpu
   const auto refuse = [&](const std::string& what, const std::string& advice) {
     throw Error(ErrorKind::argument, edit_called(edit), what, advice);
   };
-  const auto take = [&](const char* name, const std::vector<std::int32_t>& ids, const std::string& plain, bool needed, TokenBatch& batch) {
-    if (ids.empty() && !plain.empty()) refuse(join("its ", name, " is text, not ids"), "with_token_ids() cuts texts into tokens");
+  const auto take = [&](const char* name, const std::vector<std::int32_t>& ids, const std::string& plain, bool needed,
+                        TokenBatch& batch) {
+    if (ids.empty() && !plain.empty())
+      refuse(join("its ", name, " is text, not ids"), "with_token_ids() cuts texts into tokens");
     if (needed && ids.empty()) refuse(join("its text has no ", name), join("the model reads a ", name));
     if (!needed && !ids.empty()) refuse(join("its text has a ", name), join("the model reads no ", name));
     if (needed) batch.append(ids);
   };
   if (model.config().encoder && model.config().encoder->vocabulary == 0)
-    refuse("the model reads features, and texts lend no values to it", "patch from another model on the features of the run");
+    refuse("the model reads features, and texts lend no values to it",
+           "patch from another model on the features of the run");
   take("source", text.source, text.source_text, model.config().encoder.has_value(), input.source);
   take("target", text.target, text.target_text, model.config().decoder.has_value(), input.target);
 }
 
-void add_rows(const Tensor& rows, std::span<const std::int64_t> offsets, bool by_position, std::vector<std::vector<double>>& sums,
-              std::vector<std::int64_t>& counts) {
+void add_rows(const Tensor& rows, std::span<const std::int64_t> offsets, bool by_position,
+              std::vector<std::vector<double>>& sums, std::vector<std::int64_t>& counts) {
   for (std::size_t item = 0; item + 1 < offsets.size(); ++item)
     for (std::int64_t row = offsets[item]; row < offsets[item + 1]; ++row) {
       const auto place = static_cast<std::size_t>(by_position ? row - offsets[item] : 0);
@@ -46,7 +50,8 @@ void add_rows(const Tensor& rows, std::span<const std::int64_t> offsets, bool by
         sums.resize(place + 1, std::vector<double>(static_cast<std::size_t>(rows.width()), 0.0));
         counts.resize(place + 1, 0);
       }
-      for (std::int64_t i = 0; i < rows.width(); ++i) sums[place][static_cast<std::size_t>(i)] += static_cast<double>(rows.row(row)[i]);
+      for (std::int64_t i = 0; i < rows.width(); ++i)
+        sums[place][static_cast<std::size_t>(i)] += static_cast<double>(rows.row(row)[i]);
       ++counts[place];
     }
 }
@@ -63,14 +68,17 @@ void take_means(const Model& model, const Edit& edit, const std::vector<Site>& s
   std::map<Site, std::pair<std::vector<std::vector<double>>, std::vector<std::int64_t>>> sums;
   for (std::size_t begin = 0; begin < edit.texts.size(); begin += texts_at_once) {
     EditInput input;
-    for (std::size_t i = begin; i < std::min(edit.texts.size(), begin + texts_at_once); ++i) append(model, edit, edit.texts[i], input);
+    for (std::size_t i = begin; i < std::min(edit.texts.size(), begin + texts_at_once); ++i)
+      append(model, edit, edit.texts[i], input);
     const RunRows record = record_run(model, input, sites);
-    for (const Site& site : sites) add_rows(record.rows.value(site), record.offsets_of(site), edit.by_position, sums[site].first, sums[site].second);
+    for (const Site& site : sites)
+      add_rows(record.rows.value(site), record.offsets_of(site), edit.by_position, sums[site].first, sums[site].second);
   }
   for (const auto& [site, sum] : sums) sources.rows[{edit.name, site, -1}] = mean_of(sum.first, sum.second);
 }
 
-void take_own_rows(const Model& model, const EditInput& input, const std::vector<std::pair<const Edit*, std::vector<Site>>>& wanted, EditSources& sources) {
+void take_own_rows(const Model& model, const EditInput& input,
+                   const std::vector<std::pair<const Edit*, std::vector<Site>>>& wanted, EditSources& sources) {
   if (wanted.empty()) return;
   std::set<Site> sites;
   for (const auto& [edit, of_edit] : wanted) sites.insert(of_edit.begin(), of_edit.end());
@@ -105,12 +113,16 @@ const std::vector<std::int64_t>& RunRows::offsets_of(const Site& site) const {
 void check_input(const Model& model, const EditInput& input) {
   const TransformerConfig& config = model.config();
   const auto refuse = [](const std::string& what) {
-    throw Error(ErrorKind::argument, "edits", what, "give a source exactly if the model has an encoder, a target exactly if it has a decoder");
+    throw Error(ErrorKind::argument, "edits", what,
+                "give a source exactly if the model has an encoder, a target exactly if it has a decoder");
   };
   const bool features = config.encoder && config.encoder->vocabulary == 0;
-  if (features != input.features.defined()) refuse(features ? "the model reads features and none are given" : "features are given to a model that reads none");
-  if ((config.encoder && !features) != (input.source.items() > 0)) refuse(join("the source has ", input.source.items(), " items"));
-  if (config.decoder.has_value() != (input.target.items() > 0)) refuse(join("the target has ", input.target.items(), " items"));
+  if (features != input.features.defined())
+    refuse(features ? "the model reads features and none are given" : "features are given to a model that reads none");
+  if ((config.encoder && !features) != (input.source.items() > 0))
+    refuse(join("the source has ", input.source.items(), " items"));
+  if (config.decoder.has_value() != (input.target.items() > 0))
+    refuse(join("the target has ", input.target.items(), " items"));
 }
 
 RunRows record_run(const Model& model, const EditInput& input, const std::vector<Site>& sites, Probe* probe) {
@@ -129,7 +141,8 @@ Tensor run_input(const Model& model, const EditInput& input, const RunOptions& o
   check_input(model, input);
   States memory;
   if (config.encoder) {
-    memory = input.features.defined() ? model.encode_features(input.features, input.feature_offsets, options) : model.encode(input.source, options);
+    memory = input.features.defined() ? model.encode_features(input.features, input.feature_offsets, options)
+                                      : model.encode(input.source, options);
     record.source_offsets = memory.offsets;
   }
   if (!config.decoder) {
@@ -159,15 +172,19 @@ std::string text_fingerprint(const EditInput& input) {
 }
 
 ModelOpener open_models_in(const std::filesystem::path& base_folder, const ModelFolder* words) {
-  const auto print_of = [](const std::shared_ptr<const Tokenizer>& tokenizer) { return tokenizer ? tokenizer->fingerprint() : std::string("none"); };
+  const auto print_of = [](const std::shared_ptr<const Tokenizer>& tokenizer) {
+    return tokenizer ? tokenizer->fingerprint() : std::string("none");
+  };
   std::string source = words ? print_of(words->source) : "", target = words ? print_of(words->target) : "";
   return [=, compares = words != nullptr](const std::string& name) -> std::shared_ptr<const Model> {
     const std::filesystem::path folder = base_folder / name;
     if (!compares) return std::make_shared<const Model>(load_model(folder));
     ModelFolder other = load_model_folder(folder);
-    for (const auto& [own, found] : {std::pair(source, print_of(other.source)), std::pair(target, print_of(other.target))})
+    for (const auto& [own, found] :
+         {std::pair(source, print_of(other.source)), std::pair(target, print_of(other.target))})
       if (own != found)
-        throw Error(ErrorKind::config, folder.string(), join("has a tokenizer of fingerprint ", found, ", the model of the run one of ", own),
+        throw Error(ErrorKind::config, folder.string(),
+                    join("has a tokenizer of fingerprint ", found, ", the model of the run one of ", own),
                     "its ids stand for other words; take a checkpoint of the same vocabulary");
     return std::make_shared<const Model>(std::move(other.model));
   };
@@ -177,7 +194,8 @@ EditSources edit_sources(const Model& model, const Edits& edits, const EditInput
   EditSources sources;
   std::map<std::size_t, std::vector<Site>> sites;
   for (const PlacedEdit& placed : place_edits(model, edits))
-    if (placed.action == Action::mean || placed.action == Action::patch || placed.action == Action::freeze) sites[placed.edit].push_back(placed.site);
+    if (placed.action == Action::mean || placed.action == Action::patch || placed.action == Action::freeze)
+      sites[placed.edit].push_back(placed.site);
   std::map<std::string, std::shared_ptr<const Model>> others;
   // Edits that read the run itself: of this model, or of another one on the same text.
   std::map<std::string, std::vector<std::pair<const Edit*, std::vector<Site>>>> own;
@@ -188,7 +206,8 @@ EditSources edit_sources(const Model& model, const Edits& edits, const EditInput
       std::shared_ptr<const Model>& other = others[edit.model];
       if (!other) other = open(edit.model);
       if (!same_shape(other->config(), model.config()))
-        throw Error(ErrorKind::config, edit_called(edit), join("the model in ", edit.model, " has another shape than the one that runs"),
+        throw Error(ErrorKind::config, edit_called(edit),
+                    join("the model in ", edit.model, " has another shape than the one that runs"),
                     "values can only come from a model of the same config");
       from = other.get();
     }
@@ -216,13 +235,15 @@ Edits with_token_ids(const Edits& edits, const ModelFolder& folder) {
     for (EditText& text : edit.texts) {
       try {
         if (text.source.empty() && !text.source_text.empty()) {
-          if (!folder.source) throw Error(ErrorKind::argument, "text", "there is a source and the encoder has no tokenizer");
+          if (!folder.source)
+            throw Error(ErrorKind::argument, "text", "there is a source and the encoder has no tokenizer");
           std::string to;
           if (config.decoder) to = Translator(folder).direction(text.source_text).second;
           text.source = encode_source(folder.task, *folder.source, text.source_text, to);
         }
         if (text.target.empty() && !text.target_text.empty()) {
-          if (!folder.target) throw Error(ErrorKind::argument, "text", "there is a target and the decoder has no tokenizer");
+          if (!folder.target)
+            throw Error(ErrorKind::argument, "text", "there is a target and the decoder has no tokenizer");
           if (config.encoder || folder.task.lines) text.target.push_back(first_token(*folder.target));
           const std::vector<std::int32_t> ids = folder.target->encode(text.target_text);
           text.target.insert(text.target.end(), ids.begin(), ids.end());

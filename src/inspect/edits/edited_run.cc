@@ -16,8 +16,9 @@ Tensor run_cached(const Model& model, const EditInput& input, const RunOptions& 
   RunOptions options = given;
   std::shared_ptr<const CrossMemory> memory;
   if (model.config().encoder) {
-    const States states = input.features.defined() ? model.encode_features(input.features, input.feature_offsets, options)
-                                                   : model.encode(input.source, options);
+    const States states = input.features.defined()
+                              ? model.encode_features(input.features, input.feature_offsets, options)
+                              : model.encode(input.source, options);
     record.source_offsets = states.offsets;
     memory = model.share_memory(states, options);
   }
@@ -33,7 +34,8 @@ Tensor run_cached(const Model& model, const EditInput& input, const RunOptions& 
     std::vector<std::int64_t> numbers, first;
     for (std::size_t item = 0; item < items; ++item) {
       if (position >= input.target.length(static_cast<std::int64_t>(item))) continue;
-      step.append(std::span(input.target.ids).subspan(static_cast<std::size_t>(input.target.offsets[item] + position), 1));
+      step.append(
+          std::span(input.target.ids).subspan(static_cast<std::size_t>(input.target.offsets[item] + position), 1));
       active.push_back(&caches[item]);
       numbers.push_back(static_cast<std::int64_t>(item));
       first.push_back(position);
@@ -51,7 +53,8 @@ Tensor run_cached(const Model& model, const EditInput& input, const RunOptions& 
 Tensor run_once(const Model& model, const EditInput& input, bool cached, Probe* probe, RunRows& record) {
   RunOptions options;
   options.probe = probe;
-  return cached && model.config().decoder ? run_cached(model, input, options, record) : run_input(model, input, options, record);
+  return cached && model.config().decoder ? run_cached(model, input, options, record)
+                                          : run_input(model, input, options, record);
 }
 
 bool all_finite(const Tensor& logits) {
@@ -79,7 +82,8 @@ std::string locks_at(const Model& model, const Edits& edits, const std::string& 
 
 }  // namespace
 
-EditedRun run_edited(const Model& model, const Edits& edits, const EditInput& input, const EditRunOptions& options, const ModelOpener& open) {
+EditedRun run_edited(const Model& model, const Edits& edits, const EditInput& input, const EditRunOptions& options,
+                     const ModelOpener& open) {
   check_input(model, input);
   edits.check(model);
   std::vector<std::int64_t> sources = lengths_of(input.source);
@@ -104,7 +108,8 @@ EditedRun run_edited(const Model& model, const Edits& edits, const EditInput& in
   run.offsets = !record.class_offsets.empty() ? record.class_offsets : record.target_offsets;
   run.report = probe.report();
   if (!all_finite(run.edited) && all_finite(run.base))
-    throw Error(ErrorKind::numeric, "edits", "make logits that are NaN or infinite", "give smaller values, or leave out one edit after the other");
+    throw Error(ErrorKind::numeric, "edits", "make logits that are NaN or infinite",
+                "give smaller values, or leave out one edit after the other");
   if (!options.allow_untouched) run.report.require_touched();
   return run;
 }

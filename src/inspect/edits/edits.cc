@@ -48,21 +48,26 @@ std::string shown(const PositionRange& range) {
   return join(range.begin, " to ", range.end - 1);
 }
 
-void check_ranges(const std::vector<PositionRange>& ranges, const char* field, bool may_overlap, const std::string& where) {
+void check_ranges(const std::vector<PositionRange>& ranges, const char* field, bool may_overlap,
+                  const std::string& where) {
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     if (ranges[i].begin < 0 || (ranges[i].end != 0 && ranges[i].end <= ranges[i].begin))
-      throw Error(ErrorKind::argument, where, join(field, " holds the range from ", ranges[i].begin, " to ", ranges[i].end),
+      throw Error(ErrorKind::argument, where,
+                  join(field, " holds the range from ", ranges[i].begin, " to ", ranges[i].end),
                   "ranges begin at 0 or later and end (exclusively) after their begin");
     for (std::size_t j = 0; j < i && !may_overlap; ++j)
       if (ranges[j].begin <= ranges[i].last() && ranges[i].begin <= ranges[j].last())
-        throw Error(ErrorKind::argument, where, join(field, " names ", std::max(ranges[i].begin, ranges[j].begin), " twice"), "name it once");
+        throw Error(ErrorKind::argument, where,
+                    join(field, " names ", std::max(ranges[i].begin, ranges[j].begin), " twice"), "name it once");
   }
 }
 
 void check_numbers(const std::vector<std::int64_t>& numbers, const char* field, const std::string& where) {
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (numbers[i] < 0) throw Error(ErrorKind::argument, where, join(field, " holds ", numbers[i]), "they count from 0");
-    if (std::find(numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(i), numbers[i]) != numbers.begin() + static_cast<std::ptrdiff_t>(i))
+    if (numbers[i] < 0)
+      throw Error(ErrorKind::argument, where, join(field, " holds ", numbers[i]), "they count from 0");
+    if (std::find(numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(i), numbers[i]) !=
+        numbers.begin() + static_cast<std::ptrdiff_t>(i))
       throw Error(ErrorKind::argument, where, join(field, " names ", numbers[i], " twice"), "name it once");
   }
 }
@@ -129,10 +134,14 @@ std::string edit_called(const Edit& edit) { return join("edit ", in_quotes(edit.
 
 void check_fields(const Edit& edit, const std::string& where) {
   const std::vector<std::string>& has = fields_of(edit.kind);
-  const auto refuse = [&](const std::string& what, const std::string& advice = {}) { throw Error(ErrorKind::argument, where, what, advice); };
-  if (edit.name.empty() || edit.name.size() > 100 ||
-      std::any_of(edit.name.begin(), edit.name.end(), [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; }))
-    refuse(join("the name has ", edit.name.size(), " bytes or holds a control character"), "names are text of 1 to 100 bytes");
+  const auto refuse = [&](const std::string& what, const std::string& advice = {}) {
+    throw Error(ErrorKind::argument, where, what, advice);
+  };
+  if (edit.name.empty() || edit.name.size() > 100 || std::any_of(edit.name.begin(), edit.name.end(), [](char c) {
+        return static_cast<unsigned char>(c) < 32 || c == 127;
+      }))
+    refuse(join("the name has ", edit.name.size(), " bytes or holds a control character"),
+           "names are text of 1 to 100 bytes");
   if (edit.at.empty()) refuse("no place is given", "set `at`, for example to decoder.0.self");
   for (const std::string& field : fields_used(edit))
     if (std::find(has.begin(), has.end(), field) == has.end())
@@ -148,7 +157,8 @@ void check_fields(const Edit& edit, const std::string& where) {
       if (edit.value < 0 || edit.value > 1) refuse(join("value is ", edit.value), "a weight lies between 0 and 1");
       break;
     case EditKind::noise:
-      if (edit.value <= 0) refuse(join("value is ", edit.value), "it is the standard deviation of the noise, more than 0");
+      if (edit.value <= 0)
+        refuse(join("value is ", edit.value), "it is the standard deviation of the noise, more than 0");
       break;
     case EditKind::evict:
       if (edit.keys.empty()) refuse("no keys are given", "name those that leave the cache");
@@ -162,11 +172,16 @@ void check_fields(const Edit& edit, const std::string& where) {
     case EditKind::patch:
       if (edit.texts.size() > 1) refuse(join(edit.texts.size(), " texts are given"), "rows are patched from one text");
       if (edit.texts.empty() && edit.model.empty() && edit.from_positions.empty())
-        refuse("neither a text nor a model nor positions to patch from are given", "without all of them every row would replace itself");
-      if (!edit.from_positions.empty() && (size_of(edit.positions) < 0 || size_of(edit.from_positions) != size_of(edit.positions) || edit.positions.empty()))
-        refuse("from_positions does not name one position for each of positions", "both need the same number, without open ends");
+        refuse("neither a text nor a model nor positions to patch from are given",
+               "without all of them every row would replace itself");
+      if (!edit.from_positions.empty() &&
+          (size_of(edit.positions) < 0 || size_of(edit.from_positions) != size_of(edit.positions) ||
+           edit.positions.empty()))
+        refuse("from_positions does not name one position for each of positions",
+               "both need the same number, without open ends");
       break;
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -175,7 +190,8 @@ bool in_list(const std::vector<std::int64_t>& list, std::int64_t number) {
 }
 
 bool in_ranges(const std::vector<PositionRange>& ranges, std::int64_t position) {
-  return ranges.empty() || std::any_of(ranges.begin(), ranges.end(), [&](const PositionRange& range) { return range.holds(position); });
+  return ranges.empty() ||
+         std::any_of(ranges.begin(), ranges.end(), [&](const PositionRange& range) { return range.holds(position); });
 }
 
 std::int64_t source_position(const Edit& edit, std::int64_t position) {
@@ -202,7 +218,8 @@ void Edits::add(Edit edit) {
   check_fields(edit, edit_called(edit));
   for (const Edit& each : list_)
     if (each.name == edit.name)
-      throw Error(ErrorKind::argument, edit_called(edit), "there is an edit of this name already", "remove it first, or take another name");
+      throw Error(ErrorKind::argument, edit_called(edit), "there is an edit of this name already",
+                  "remove it first, or take another name");
   list_.push_back(std::move(edit));
 }
 
@@ -241,7 +258,8 @@ void Edits::check_positions(const Model& model, std::span<const std::int64_t> so
     const Site& site = placed.site;
     const bool encoder = site.stack == StackKind::encoder;
     // Keys and values of cross-attention are rows of the source.
-    const bool of_source = encoder || (site.part == Part::cross && (site.point == Point::key || site.point == Point::value));
+    const bool of_source =
+        encoder || (site.part == Part::cross && (site.point == Point::key || site.point == Point::value));
     const auto rows = of_source ? source_lengths : target_lengths;
     const auto keys = encoder || site.part == Part::cross ? source_lengths : target_lengths;
     const auto refuse = [&](const std::string& what, const std::string& advice) {
@@ -250,7 +268,8 @@ void Edits::check_positions(const Model& model, std::span<const std::int64_t> so
     const auto count = static_cast<std::int64_t>(std::max(source_lengths.size(), target_lengths.size()));
     for (const std::int64_t item : edit.items)
       if (item >= count && count > 0) refuse(join("there is no item ", item), join("items run from 0 to ", count - 1));
-    const auto check = [&](const std::vector<PositionRange>& ranges, std::span<const std::int64_t> lengths, const char* what) {
+    const auto check = [&](const std::vector<PositionRange>& ranges, std::span<const std::int64_t> lengths,
+                           const char* what) {
       std::int64_t longest = 0;
       for (std::size_t item = 0; item < lengths.size(); ++item)
         if (in_list(edit.items, static_cast<std::int64_t>(item))) longest = std::max(longest, lengths[item]);
@@ -281,7 +300,8 @@ void EditReport::require_touched() const {
   if (names.empty()) return;
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + in_quotes(name);
-  throw Error(ErrorKind::argument, "edits", join(text, names.size() == 1 ? " touched nothing" : " touched nothing each"),
+  throw Error(ErrorKind::argument, "edits",
+              join(text, names.size() == 1 ? " touched nothing" : " touched nothing each"),
               "the mask hides what they name, or no row of the run is there; correct or remove them");
 }
 

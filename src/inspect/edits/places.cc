@@ -73,11 +73,16 @@ const char* what_is_named(EditKind kind) {
     case EditKind::zero:
     case EditKind::mean:
     case EditKind::patch:
-    case EditKind::noise: return "site of rows";
-    case EditKind::window: return "self-attention";
-    case EditKind::cut: return "attention, feed-forward layer or block";
-    case EditKind::freeze: return "norm";
-    default: return "attention";
+    case EditKind::noise:
+      return "site of rows";
+    case EditKind::window:
+      return "self-attention";
+    case EditKind::cut:
+      return "attention, feed-forward layer or block";
+    case EditKind::freeze:
+      return "norm";
+    default:
+      return "attention";
   }
 }
 
@@ -93,17 +98,22 @@ std::string layers_of(const Model& model) {
 
 [[noreturn]] void refuse_place(const Model& model, const Edit& edit, const std::vector<Known>& known) {
   std::vector<std::pair<std::size_t, std::string>> near;
-  for (const Known& each : known) near.emplace_back(edit_distance(std::string_view(edit.at).substr(0, 100), each.name), each.name);
+  for (const Known& each : known)
+    near.emplace_back(edit_distance(std::string_view(edit.at).substr(0, 100), each.name), each.name);
   const std::size_t shown = std::min<std::size_t>(3, near.size());
   std::partial_sort(near.begin(), near.begin() + static_cast<std::ptrdiff_t>(shown), near.end());
   std::string names;
   for (std::size_t i = 0; i < shown; ++i) names += (i == 0 ? "" : i + 1 == shown ? " and " : ", ") + near[i].second;
   for (const Site& site : model.sites())
     if ((site.point == Point::scores || site.point == Point::weights) && fits(edit.at, name_of(site), false))
-      throw Error(ErrorKind::argument, edit_called(edit), join("'", edit.at.substr(0, 100), "' holds ", name_of(site.point), " between queries and keys, not rows"),
-                  join("set, add, scale, forbid and lock change them, at '", without_point(site), "'"));
-  throw Error(ErrorKind::argument, edit_called(edit), join("there is no ", what_is_named(edit.kind), " '", edit.at.substr(0, 100), "'"),
-              join(shown == 0 ? "the model has none" : join("the nearest are ", names), "; the model has ", layers_of(model)));
+      throw Error(
+          ErrorKind::argument, edit_called(edit),
+          join("'", edit.at.substr(0, 100), "' holds ", name_of(site.point), " between queries and keys, not rows"),
+          join("set, add, scale, forbid and lock change them, at '", without_point(site), "'"));
+  throw Error(
+      ErrorKind::argument, edit_called(edit),
+      join("there is no ", what_is_named(edit.kind), " '", edit.at.substr(0, 100), "'"),
+      join(shown == 0 ? "the model has none" : join("the nearest are ", names), "; the model has ", layers_of(model)));
 }
 
 void check_heads(const TransformerConfig& config, const Edit& edit, const Site& site, Point counted) {
@@ -118,10 +128,12 @@ void check_heads(const TransformerConfig& config, const Edit& edit, const Site& 
                   join(heads == config.heads ? "heads" : "key heads", " run from 0 to ", heads - 1));
 }
 
-void place_cut(const Model& model, const Edit& edit, std::size_t index, const Site& site, std::vector<PlacedEdit>& placed) {
+void place_cut(const Model& model, const Edit& edit, std::size_t index, const Site& site,
+               std::vector<PlacedEdit>& placed) {
   if (site.point == Point::output || site.part == Part::feed_forward) {
     if (!edit.heads.empty() || !edit.keys.empty())
-      throw Error(ErrorKind::argument, edit_called(edit), join(edit.heads.empty() ? "keys" : "heads", " are named, but ", edit.at, " is no attention"),
+      throw Error(ErrorKind::argument, edit_called(edit),
+                  join(edit.heads.empty() ? "keys" : "heads", " are named, but ", edit.at, " is no attention"),
                   "heads and edges are cut from an attention, such as decoder.0.self");
     placed.push_back({index, site, site.point == Point::output ? Action::skip : Action::zero, ScoreEdit::any_distance});
     return;
@@ -149,21 +161,44 @@ void place_edit(const Model& model, const Edit& edit, std::size_t index, std::ve
     switch (edit.kind) {
       case EditKind::zero:
         if (is_deviation(site.point))
-          throw Error(ErrorKind::argument, edit_called(edit), join(name_of(site), " cannot be 0: a norm divides by it"), "patch or freeze it");
+          throw Error(ErrorKind::argument, edit_called(edit), join(name_of(site), " cannot be 0: a norm divides by it"),
+                      "patch or freeze it");
         add(Action::zero);
         break;
-      case EditKind::mean: add(Action::mean); break;
-      case EditKind::patch: add(Action::patch); break;
-      case EditKind::noise: add(Action::noise); break;
-      case EditKind::set: add(Action::set); break;
-      case EditKind::add: add(Action::add); break;
-      case EditKind::scale: add(Action::scale); break;
-      case EditKind::lock: add(Action::lock); break;
+      case EditKind::mean:
+        add(Action::mean);
+        break;
+      case EditKind::patch:
+        add(Action::patch);
+        break;
+      case EditKind::noise:
+        add(Action::noise);
+        break;
+      case EditKind::set:
+        add(Action::set);
+        break;
+      case EditKind::add:
+        add(Action::add);
+        break;
+      case EditKind::scale:
+        add(Action::scale);
+        break;
+      case EditKind::lock:
+        add(Action::lock);
+        break;
       case EditKind::forbid:
-      case EditKind::evict: add(Action::forbid); break;
-      case EditKind::window: add(Action::forbid, edit.size); break;
-      case EditKind::freeze: add(Action::freeze); break;
-      case EditKind::cut: place_cut(model, edit, index, site, placed); break;
+      case EditKind::evict:
+        add(Action::forbid);
+        break;
+      case EditKind::window:
+        add(Action::forbid, edit.size);
+        break;
+      case EditKind::freeze:
+        add(Action::freeze);
+        break;
+      case EditKind::cut:
+        place_cut(model, edit, index, site, placed);
+        break;
     }
   }
   if (placed.size() == before) refuse_place(model, edit, known);
@@ -191,10 +226,13 @@ bool ranges_meet(const Ranges& a, const Ranges& b) {
 }
 bool ranges_cover(const Ranges& a, const Ranges& b) {
   if (a.empty()) return true;
-  if (b.empty()) return std::any_of(a.begin(), a.end(), [](const PositionRange& x) { return x.begin == 0 && x.end == PositionRange::open_end; });
+  if (b.empty())
+    return std::any_of(a.begin(), a.end(),
+                       [](const PositionRange& x) { return x.begin == 0 && x.end == PositionRange::open_end; });
   // Ranges of one list do not overlap, so going from piece to piece in order covers what can be covered.
   Ranges sorted = a;
-  std::sort(sorted.begin(), sorted.end(), [](const PositionRange& x, const PositionRange& y) { return x.begin < y.begin; });
+  std::sort(sorted.begin(), sorted.end(),
+            [](const PositionRange& x, const PositionRange& y) { return x.begin < y.begin; });
   return std::all_of(b.begin(), b.end(), [&](const PositionRange& y) {
     std::int64_t next = y.begin;
     for (const PositionRange& x : sorted) {
@@ -223,14 +261,17 @@ bool reaches(std::int64_t min_distance, const Edit& edit) {
 }
 
 bool meet(const PlacedEdit& a, const Edit& one, const PlacedEdit& b, const Edit& other) {
-  if (!lists_meet(one.items, other.items) || !lists_meet(one.heads, other.heads) || !ranges_meet(one.positions, other.positions)) return false;
+  if (!lists_meet(one.items, other.items) || !lists_meet(one.heads, other.heads) ||
+      !ranges_meet(one.positions, other.positions))
+    return false;
   if (!edits_scores(a.action)) return true;
   return ranges_meet(one.keys, other.keys) && reaches(a.min_distance, other) && reaches(b.min_distance, one);
 }
 
 // Does `one` reach everything `other` does?
 bool covers(const PlacedEdit& a, const Edit& one, const Edit& other) {
-  return list_covers(one.items, other.items) && list_covers(one.heads, other.heads) && ranges_cover(one.positions, other.positions) &&
+  return list_covers(one.items, other.items) && list_covers(one.heads, other.heads) &&
+         ranges_cover(one.positions, other.positions) &&
          (!edits_scores(a.action) || (ranges_cover(one.keys, other.keys) && a.min_distance == ScoreEdit::any_distance));
 }
 
@@ -243,13 +284,16 @@ bool same_effect(Action a, const Edit& one, Action b, const Edit& other) {
   if (forbids_a && forbids_b) return true;
   if (a != b) return false;
   switch (a) {
-    case Action::mean: return one.texts == other.texts && one.model == other.model && one.by_position == other.by_position;
+    case Action::mean:
+      return one.texts == other.texts && one.model == other.model && one.by_position == other.by_position;
     case Action::patch:
       return one.texts == other.texts && one.model == other.model && one.from_positions == other.from_positions &&
              (one.from_positions.empty() || one.positions == other.positions);
     case Action::set:
-    case Action::lock: return one.value == other.value;
-    default: return true;
+    case Action::lock:
+      return one.value == other.value;
+    default:
+      return true;
   }
 }
 
@@ -259,7 +303,8 @@ bool contradict(const PlacedEdit& a, const Edit& one, const PlacedEdit& b, const
   if (fixes(a.action) && fixes(b.action)) return !same_effect(a.action, one, b.action, other);
   // A change of what the other gives another value anyway.
   if (!fixes(a.action) && fixes(b.action)) return covers(b, other, one);
-  if (fixes(a.action) && !fixes(b.action)) return (a.action == Action::forbid || a.action == Action::lock) && covers(a, one, other);
+  if (fixes(a.action) && !fixes(b.action))
+    return (a.action == Action::forbid || a.action == Action::lock) && covers(a, one, other);
   return false;
 }
 
@@ -280,17 +325,21 @@ std::int64_t heads_at(const TransformerConfig& config, Point point) {
   switch (point) {
     case Point::query:
     case Point::rotated_query:
-    case Point::head_output: return config.heads;
+    case Point::head_output:
+      return config.heads;
     case Point::key:
     case Point::rotated_key:
-    case Point::value: return config.key_head_count();
-    default: return 0;
+    case Point::value:
+      return config.key_head_count();
+    default:
+      return 0;
   }
 }
 
 std::vector<PlacedEdit> place_edits(const Model& model, const Edits& edits) {
   std::vector<PlacedEdit> placed;
-  for (std::size_t index = 0; index < edits.list().size(); ++index) place_edit(model, edits.list()[index], index, placed);
+  for (std::size_t index = 0; index < edits.list().size(); ++index)
+    place_edit(model, edits.list()[index], index, placed);
   return placed;
 }
 
@@ -306,9 +355,11 @@ void refuse_contradictions(const Model& model, const Edits& edits, const std::ve
   for (const auto& [site, here] : sites)
     for (std::size_t j = 0; j < here.size(); ++j)
       for (std::size_t i = 0; i < j; ++i)
-        if (contradict(*here[i], edit_of(*here[i]), *here[j], edit_of(*here[j]))) add(*here[i], *here[j], name_of(site));
+        if (contradict(*here[i], edit_of(*here[i]), *here[j], edit_of(*here[j])))
+          add(*here[i], *here[j], name_of(site));
   for (const PlacedEdit& cut : placed) {
-    if (edit_of(cut).kind != EditKind::cut || (cut.action != Action::skip && cut.site.point != Point::projected)) continue;
+    if (edit_of(cut).kind != EditKind::cut || (cut.action != Action::skip && cut.site.point != Point::projected))
+      continue;
     for (const PlacedEdit& inner : placed)
       if (hides(model, cut, edit_of(cut), inner)) add(cut, inner, edit_of(cut).at);
   }
@@ -319,10 +370,12 @@ void refuse_contradictions(const Model& model, const Edits& edits, const std::ve
   for (const auto& [pair, place] : pairs) {
     if (named++ == most_named) break;
     const Edit &one = edits.list()[pair.first], &other = edits.list()[pair.second];
-    text += join(text.empty() ? "" : "; ", "'", one.name, "' (", name_of(one.kind), ") and '", other.name, "' (", name_of(other.kind), ") at ", place);
+    text += join(text.empty() ? "" : "; ", "'", one.name, "' (", name_of(one.kind), ") and '", other.name, "' (",
+                 name_of(other.kind), ") at ", place);
   }
   if (pairs.size() > most_named) text += join("; and ", pairs.size() - most_named, " more pairs");
-  throw Error(ErrorKind::argument, "edits", join("contradict each other: ", text), "remove one of each pair, or narrow it down");
+  throw Error(ErrorKind::argument, "edits", join("contradict each other: ", text),
+              "remove one of each pair, or narrow it down");
 }
 
 }  // namespace attend

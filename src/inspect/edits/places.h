@@ -35,8 +35,8 @@ const std::vector<std::string>& fields_of(EditKind kind);
 // Error(argument) unless the edit is well-formed, whatever the model; `where` names it.
 void check_fields(const Edit& edit, const std::string& where);
 
-bool in_list(const std::vector<std::int64_t>& list, std::int64_t number);                // empty: all
-bool in_ranges(const std::vector<PositionRange>& ranges, std::int64_t position);         // empty: all
+bool in_list(const std::vector<std::int64_t>& list, std::int64_t number);         // empty: all
+bool in_ranges(const std::vector<PositionRange>& ranges, std::int64_t position);  // empty: all
 // Where a patch takes the row at `position` from.
 std::int64_t source_position(const Edit& edit, std::int64_t position);
 

@@ -13,8 +13,9 @@ namespace attend {
 namespace {
 
 void check_lists(const char* operation, std::span<const double> a, std::span<const double> b) {
-  if (a.size() != b.size()) throw Error(ErrorKind::shape, operation, join("the lists have ", a.size(), " and ", b.size(), " values"),
-                                    "give one value of each for every edge");
+  if (a.size() != b.size())
+    throw Error(ErrorKind::shape, operation, join("the lists have ", a.size(), " and ", b.size(), " values"),
+                "give one value of each for every edge");
   for (std::size_t i = 0; i < a.size(); ++i)
     if (std::isnan(a[i]) || std::isnan(b[i]))
       throw Error(ErrorKind::numeric, operation, join("value ", i, " is NaN"), "leave out what was not measured");
@@ -68,7 +69,8 @@ double shared_of(const std::vector<std::size_t>& x, const std::vector<std::size_
 }
 
 std::size_t checked_top(const char* operation, std::int64_t count, std::size_t values) {
-  if (count < 1) throw Error(ErrorKind::argument, operation, join("the largest ", count, " are asked for"), "at least 1");
+  if (count < 1)
+    throw Error(ErrorKind::argument, operation, join("the largest ", count, " are asked for"), "at least 1");
   return std::min(static_cast<std::size_t>(count), values);
 }
 
@@ -79,7 +81,8 @@ struct Ranked {
   std::vector<std::size_t> top;
 };
 
-constexpr EdgeMeasure all_measures[] = {EdgeMeasure::weight, EdgeMeasure::write, EdgeMeasure::first_order, EdgeMeasure::exact};
+constexpr EdgeMeasure all_measures[] = {EdgeMeasure::weight, EdgeMeasure::write, EdgeMeasure::first_order,
+                                        EdgeMeasure::exact};
 
 // `values` gives each measure's absolute values; a measure that some edge lacks is left out.
 std::vector<RankAgreement> agreement_of(std::size_t edges, std::int64_t top,
@@ -88,15 +91,17 @@ std::vector<RankAgreement> agreement_of(std::size_t edges, std::int64_t top,
   std::vector<Ranked> lists;
   for (const EdgeMeasure measure : all_measures) {
     const std::vector<double> list = values(measure);
-    if (list.size() != edges || std::any_of(list.begin(), list.end(), [](double value) { return std::isnan(value); })) continue;
+    if (list.size() != edges || std::any_of(list.begin(), list.end(), [](double value) { return std::isnan(value); }))
+      continue;
     const std::vector<std::size_t> order = by_value(list);
     lists.push_back({measure, ranks_of(list, order), top_of(order, shared)});
   }
   std::vector<RankAgreement> all;
   for (std::size_t i = 0; i < lists.size() && edges > 0; ++i)
     for (std::size_t j = i + 1; j < lists.size(); ++j)
-      all.push_back({lists[i].measure, lists[j].measure, correlation_of(lists[i].ranks, lists[j].ranks), shared_of(lists[i].top, lists[j].top),
-                     static_cast<std::int64_t>(edges), static_cast<std::int64_t>(shared)});
+      all.push_back({lists[i].measure, lists[j].measure, correlation_of(lists[i].ranks, lists[j].ranks),
+                     shared_of(lists[i].top, lists[j].top), static_cast<std::int64_t>(edges),
+                     static_cast<std::int64_t>(shared)});
   return all;
 }
 
@@ -129,7 +134,8 @@ std::vector<RankAgreement> rank_agreement(const EdgeReport& report, std::int64_t
   const auto each_seen = [&](const auto& use) {
     for (const HeadEdges& head : report.heads) {
       if (!head.weight.defined())
-        throw Error(ErrorKind::argument, "rank_agreement", join("weights were not computed for ", name_of(head.head)), "ask edge_effects for them");
+        throw Error(ErrorKind::argument, "rank_agreement", join("weights were not computed for ", name_of(head.head)),
+                    "ask edge_effects for them");
       for (std::int64_t query = 0; query < head.weight.rows(); ++query)
         for (std::int64_t key = 0; key < head.weight.width(); ++key)
           if (head.weight.at(query, key) != 0) use(head, query, key);

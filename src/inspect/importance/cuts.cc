@@ -35,7 +35,8 @@ class PlaceCuts : public Probe {
     for (std::size_t item = 0; item < places_.size(); ++item) {
       if (!cuts(places_[item], visit.site)) continue;
       const bool all = places_[item].head < 0;
-      const std::int64_t begin = all ? 0 : places_[item].head * head_width_, end = all ? value.width() : begin + head_width_;
+      const std::int64_t begin = all ? 0 : places_[item].head * head_width_,
+                         end = all ? value.width() : begin + head_width_;
       for (std::int64_t row = visit.offsets[item]; row < visit.offsets[item + 1]; ++row)
         std::fill(value.row(row) + begin, value.row(row) + end, 0.0f);
     }
@@ -43,7 +44,8 @@ class PlaceCuts : public Probe {
 
  private:
   static bool cuts(const HeadPlace& place, const Site& site) {
-    return place.stack == site.stack && place.layer == site.layer && (place.part == site.part || place.part == Part::block);
+    return place.stack == site.stack && place.layer == site.layer &&
+           (place.part == site.part || place.part == Part::block);
   }
 
   const std::span<const HeadPlace> places_;
@@ -60,7 +62,8 @@ class CutRuns {
     std::vector<Site> sites;
     for (const Site& site : model.sites())
       if ((site.part == Part::block && site.point == Point::input) ||
-          (site.part == Part::self && (site.point == Point::query || site.point == Point::key || site.point == Point::value)))
+          (site.part == Part::self &&
+           (site.point == Point::query || site.point == Point::key || site.point == Point::value)))
         sites.push_back(site);
     sites.push_back({StackKind::decoder, 0, Part::self, Point::added});
     sites.push_back({StackKind::decoder, 0, Part::cross, Point::query});
@@ -99,7 +102,8 @@ class CutRuns {
     last_row_.emplace(model);
     last_normed_ = last_row_->normed(decoder_inputs_.back());
     const RowSpan own[] = {{0, end_}}, sources[] = {{0, memory_.offsets.back()}};
-    last_row_base_ = of_last_rows(last_row_->states(decoder_inputs_.back().row_range(end_ - 1, 1), end_ - 1, last_normed_, own, memory_.rows, sources))
+    last_row_base_ = of_last_rows(last_row_->states(decoder_inputs_.back().row_range(end_ - 1, 1), end_ - 1,
+                                                    last_normed_, own, memory_.rows, sources))
                          .front();
   }
 
@@ -117,10 +121,12 @@ class CutRuns {
     };
     if (edge.query < 0 || edge.query >= queries)
       refuse(join("query ", edge.query, " does not exist"), join("queries are 0 to ", queries - 1));
-    if (edge.key < 0 || edge.key >= keys) refuse(join("key ", edge.key, " does not exist"), join("keys are 0 to ", keys - 1));
+    if (edge.key < 0 || edge.key >= keys)
+      refuse(join("key ", edge.key, " does not exist"), join("keys are 0 to ", keys - 1));
     for (const MaskRule& rule : model_.attention_rules(head.stack, head.part).mask) {
       const auto* window = std::get_if<WindowRule>(&rule);
-      const bool seen = window ? edge.query - edge.key <= window->before && edge.key - edge.query <= window->after : edge.key <= edge.query;
+      const bool seen = window ? edge.query - edge.key <= window->before && edge.key - edge.query <= window->after
+                               : edge.key <= edge.query;
       if (!seen) refuse("the query does not see the key", "there is nothing to cut");
     }
   }
@@ -133,7 +139,8 @@ class CutRuns {
     std::int64_t rows = 0;
     const auto flush = [&] {
       if (batch.empty()) return;
-      const std::vector<double> changes = stack == StackKind::encoder ? cut_in_encoder(edges, batch, layer) : cut_in_decoder(edges, batch, layer);
+      const std::vector<double> changes =
+          stack == StackKind::encoder ? cut_in_encoder(edges, batch, layer) : cut_in_decoder(edges, batch, layer);
       for (std::size_t i = 0; i < batch.size(); ++i) effects[batch[i]] = changes[i];
       batch.clear();
       rows = 0;
@@ -151,7 +158,8 @@ class CutRuns {
   std::vector<double> cut_places(std::span<const HeadPlace> places) const {
     const StackKind stack = places.front().stack;
     const std::int64_t each = stack == StackKind::encoder ? memory_.offsets.back() + decoder_rows() : end_;
-    const auto at_once = static_cast<std::size_t>(std::max<std::int64_t>(1, batch_rows / std::max<std::int64_t>(1, each)));
+    const auto at_once =
+        static_cast<std::size_t>(std::max<std::int64_t>(1, batch_rows / std::max<std::int64_t>(1, each)));
     std::vector<double> effects;
     for (std::size_t begin = 0; begin < places.size(); begin += at_once) {
       const std::span<const HeadPlace> some = places.subspan(begin, std::min(at_once, places.size() - begin));
@@ -164,14 +172,16 @@ class CutRuns {
       std::vector<double> changes;
       if (stack == StackKind::encoder) {
         range.last_rows = encoder_last_rows();
-        changes = from_memory(model_.encode_from(repeated(encoder_inputs_[static_cast<std::size_t>(range.first_layer)], count), range, options));
+        changes = from_memory(model_.encode_from(
+            repeated(encoder_inputs_[static_cast<std::size_t>(range.first_layer)], count), range, options));
       } else if (!cache_) {
         changes.assign(some.size(), 0.0);
       } else {
         std::vector<KvCache> forks;
         const std::vector<KvCache*> caches = fork(std::vector<std::int64_t>(some.size(), 0), forks);
         range.last_rows = end_ - target_->first_row();
-        changes = changes_of(model_.decode_cached_from(repeated(decoder_inputs_[static_cast<std::size_t>(range.first_layer)], count), caches, range, options));
+        changes = changes_of(model_.decode_cached_from(
+            repeated(decoder_inputs_[static_cast<std::size_t>(range.first_layer)], count), caches, range, options));
       }
       effects.insert(effects.end(), changes.begin(), changes.end());
     }
@@ -179,7 +189,8 @@ class CutRuns {
   }
 
  private:
-  static void keep(const Recorder& recorder, StackKind stack, int layer, std::vector<Tensor>& inputs, std::vector<Tensor>& projections) {
+  static void keep(const Recorder& recorder, StackKind stack, int layer, std::vector<Tensor>& inputs,
+                   std::vector<Tensor>& projections) {
     inputs.push_back(recorder.value(input_site(stack, layer)));
     const auto value = [&](Point point) { return recorder.value({stack, layer, Part::self, point}); };
     projections.push_back(join_columns(join_columns(value(Point::query), value(Point::key)), value(Point::value)));
@@ -210,13 +221,15 @@ class CutRuns {
   // How the target of items whose rows are the last ones before end_ differs from that of the run without cuts.
   std::vector<double> changes_of(const States& states) const {
     std::vector<std::int64_t> firsts;
-    for (std::size_t item = 0; item + 1 < states.offsets.size(); ++item) firsts.push_back(end_ - states.offsets[item + 1] + states.offsets[item]);
+    for (std::size_t item = 0; item + 1 < states.offsets.size(); ++item)
+      firsts.push_back(end_ - states.offsets[item + 1] + states.offsets[item]);
     return less(target_->values(states, firsts, base_rows_), base_);
   }
 
   // The target of items that are its only row, after the final norm.
   std::vector<double> of_last_rows(const Tensor& rows) const {
-    return target_->values({rows, rows_of_one(rows.rows())}, std::vector<std::int64_t>(static_cast<std::size_t>(rows.rows()), end_ - 1), base_rows_);
+    return target_->values({rows, rows_of_one(rows.rows())},
+                           std::vector<std::int64_t>(static_cast<std::size_t>(rows.rows()), end_ - 1), base_rows_);
   }
 
   // The same from rows that the last block reads, the last ones before end_ of each item; the rows before are those of the
@@ -228,15 +241,19 @@ class CutRuns {
     std::vector<RowSpan> own, sources;
     std::vector<std::int64_t> rows;
     for (std::size_t item = 0; item < items; ++item) {
-      const std::int64_t count = states.offsets[item + 1] - states.offsets[item], begin = static_cast<std::int64_t>(item) * end_;
+      const std::int64_t count = states.offsets[item + 1] - states.offsets[item],
+                         begin = static_cast<std::int64_t>(item) * end_;
       float* to = std::copy_n(last_normed_.data(), (end_ - count) * fresh.width(), normed.row(begin));
       std::copy_n(fresh.row(states.offsets[item]), count * fresh.width(), to);
       own.push_back({begin, end_});
       rows.push_back(states.offsets[item + 1] - 1);
       const std::size_t source = memory.items() == 1 ? 0 : item;
-      if (memory.rows.defined()) sources.push_back({memory.offsets[source], memory.offsets[source + 1] - memory.offsets[source]});
+      if (memory.rows.defined())
+        sources.push_back({memory.offsets[source], memory.offsets[source + 1] - memory.offsets[source]});
     }
-    return less(of_last_rows(last_row_->states(select_rows(states.rows, rows), end_ - 1, normed, own, memory.rows, sources)), last_row_base_);
+    return less(
+        of_last_rows(last_row_->states(select_rows(states.rows, rows), end_ - 1, normed, own, memory.rows, sources)),
+        last_row_base_);
   }
 
   // What the decoder runs once it has another memory: its first self-attention does not read that, nor do the first
@@ -254,7 +271,8 @@ class CutRuns {
   std::vector<double> from_memory(const States& memory) const {
     if (reads_encoder()) return changes_of(memory);
     if (only_last_row()) return through_cross_alone(memory);
-    const States states = model_.decode_from(repeated(after_first_self_, memory.items()), &memory, below_memory(memory.items()));
+    const States states =
+        model_.decode_from(repeated(after_first_self_, memory.items()), &memory, below_memory(memory.items()));
     return last_row_ ? through_last_row(states, memory) : changes_of(states);
   }
 
@@ -285,7 +303,8 @@ class CutRuns {
     spliced->offsets = memory.offsets;
     const std::size_t layers = shared_->keys.size() - (last_row_ ? 1 : 0);  // the last row reads the memory itself
     for (std::size_t layer = 0; layer < layers; ++layer) {
-      States keys = repeated(shared_->keys[layer], rows.items()), values = repeated(shared_->values[layer], rows.items());
+      States keys = repeated(shared_->keys[layer], rows.items()),
+             values = repeated(shared_->values[layer], rows.items());
       put_rows(changed->keys[layer], places, keys.rows);
       put_rows(changed->values[layer], places, values.rows);
       spliced->keys.push_back(keys.rows);
@@ -298,7 +317,8 @@ class CutRuns {
     std::vector<KvCache*> lent;
     for (std::int64_t item = 0; item < rows.items(); ++item) caches.emplace_back(model_, spliced, item);
     for (KvCache& cache : caches) lent.push_back(&cache);
-    const States states = model_.decode_cached_from(repeated(after_first_self_, rows.items()), lent, below_memory(rows.items()));
+    const States states =
+        model_.decode_cached_from(repeated(after_first_self_, rows.items()), lent, below_memory(rows.items()));
     return last_row_ ? through_last_row(states, memory) : changes_of(states);
   }
 
@@ -314,7 +334,8 @@ class CutRuns {
   }
 
   // The rows of the cut edges after their layer, one an item.
-  Tensor cut_rows(std::span<const Edge> edges, const std::vector<std::size_t>& batch, int layer, const Tensor& input) const {
+  Tensor cut_rows(std::span<const Edge> edges, const std::vector<std::size_t>& batch, int layer,
+                  const Tensor& input) const {
     ScoreEditor editor;
     std::vector<std::int64_t> queries;
     for (const std::size_t index : batch) {
@@ -337,7 +358,8 @@ class CutRuns {
     return model_.decode_from(sequence, model_.config().encoder ? &memory_ : nullptr, range, options).rows;
   }
 
-  std::vector<double> cut_in_encoder(std::span<const Edge> edges, const std::vector<std::size_t>& batch, int layer) const {
+  std::vector<double> cut_in_encoder(std::span<const Edge> edges, const std::vector<std::size_t>& batch,
+                                     int layer) const {
     const auto count = static_cast<std::int64_t>(batch.size());
     const Tensor cut = cut_rows(edges, batch, layer, encoder_inputs_[static_cast<std::size_t>(layer)]);
     const auto next = static_cast<std::size_t>(layer) + 1;
@@ -365,7 +387,8 @@ class CutRuns {
     return from_memory(model_.encode_from(states, range));
   }
 
-  std::vector<double> cut_in_decoder(std::span<const Edge> edges, const std::vector<std::size_t>& batch, int layer) const {
+  std::vector<double> cut_in_decoder(std::span<const Edge> edges, const std::vector<std::size_t>& batch,
+                                     int layer) const {
     const Tensor cut = cut_rows(edges, batch, layer, decoder_inputs_[static_cast<std::size_t>(layer)]);
     const auto next = static_cast<std::size_t>(layer) + 1;
     StackRange range;
@@ -378,7 +401,9 @@ class CutRuns {
     }
     std::vector<KvCache> forks;
     const std::vector<KvCache*> caches = fork(queries, forks);
-    if (last) return less(target_->values(model_.decode_cached_from({cut, offsets}, caches, range), queries, base_rows_), base_);
+    if (last)
+      return less(target_->values(model_.decode_cached_from({cut, offsets}, caches, range), queries, base_rows_),
+                  base_);
     States states{Tensor::empty({offsets.back(), cut.width()}), offsets};
     const Tensor& projections = decoder_projections_[next];
     range.projected = Tensor::empty({offsets.back(), projections.width()});
@@ -387,7 +412,8 @@ class CutRuns {
       const std::int64_t later = end_ - queries[item] - 1;
       float* to = std::copy_n(cut.row(static_cast<std::int64_t>(item)), cut.width(), states.rows.row(offsets[item]));
       std::copy_n(decoder_inputs_[next].data() + (queries[item] + 1) * cut.width(), later * cut.width(), to);
-      std::copy_n(projections.data() + queries[item] * projections.width(), (later + 1) * projections.width(), range.projected.row(offsets[item]));
+      std::copy_n(projections.data() + queries[item] * projections.width(), (later + 1) * projections.width(),
+                  range.projected.row(offsets[item]));
     }
     if (last_row_) {
       range.end_layer = static_cast<int>(decoder_inputs_.size()) - 1;
@@ -408,14 +434,14 @@ class CutRuns {
   const char* operation_;
   const std::int64_t ids_;
   States memory_;
-  std::vector<Tensor> encoder_inputs_, decoder_inputs_;  // of every block; the decoder's rows before end_
+  std::vector<Tensor> encoder_inputs_, decoder_inputs_;            // of every block; the decoder's rows before end_
   std::vector<Tensor> encoder_projections_, decoder_projections_;  // queries, keys and values of these rows
-  Tensor after_first_self_, first_cross_queries_;        // of the decoder
-  std::shared_ptr<const CrossMemory> shared_;            // of the memory
-  std::optional<KvCache> cache_;                         // of the decoder's rows
+  Tensor after_first_self_, first_cross_queries_;                  // of the decoder
+  std::shared_ptr<const CrossMemory> shared_;                      // of the memory
+  std::optional<KvCache> cache_;                                   // of the decoder's rows
   std::optional<ResolvedTarget> target_;
-  std::int64_t end_ = 0;                                 // rows of the last stack that are run
-  std::vector<double> base_rows_;                        // what each row adds to the target, without cuts
+  std::int64_t end_ = 0;           // rows of the last stack that are run
+  std::vector<double> base_rows_;  // what each row adds to the target, without cuts
   double base_ = 0;
   // Where the target reads one row of the decoder: the last block for it, what that reads, and the target through it.
   std::optional<LastRow> last_row_;
@@ -425,7 +451,8 @@ class CutRuns {
 
 }  // namespace
 
-std::vector<double> exact_effects(const Model& model, const ModelInput& input, const Target& target, std::span<const Edge> edges) {
+std::vector<double> exact_effects(const Model& model, const ModelInput& input, const Target& target,
+                                  std::span<const Edge> edges) {
   const NoGradientScope no_gradients;
   const CutRuns runs(model, input, target, "exact_effects");
   std::map<std::pair<StackKind, int>, std::vector<std::size_t>> layers;
@@ -436,7 +463,8 @@ std::vector<double> exact_effects(const Model& model, const ModelInput& input, c
   std::vector<double> effects(edges.size(), 0.0);
   for (auto& [layer, which] : layers) {
     // Like lengths together.
-    std::stable_sort(which.begin(), which.end(), [&](std::size_t a, std::size_t b) { return edges[a].query < edges[b].query; });
+    std::stable_sort(which.begin(), which.end(),
+                     [&](std::size_t a, std::size_t b) { return edges[a].query < edges[b].query; });
     runs.cut_edges(edges, which, effects);
   }
   return effects;
@@ -449,7 +477,8 @@ void measure_exactly(const Model& model, const ModelInput& input, const Target& 
   for (std::size_t i = 0; i < edges.size(); ++i) edges[i].exact = effects[i];
 }
 
-std::vector<HeadEffect> head_effects(const Model& model, const ModelInput& input, const Target& target, std::span<const HeadPlace> places) {
+std::vector<HeadEffect> head_effects(const Model& model, const ModelInput& input, const Target& target,
+                                     std::span<const HeadPlace> places) {
   std::vector<HeadEffect> effects;
   for (const HeadPlace& place : places) {
     check_place(model, place, false, "head_effects");
@@ -464,7 +493,8 @@ std::vector<HeadEffect> head_effects(const Model& model, const ModelInput& input
   const bool cross = model.config().encoder && model.config().decoder;
   const auto parts_of = [&](const HeadPlace& place) {
     if (place.part != Part::block) return std::vector<Part>{place.part};
-    if (place.stack == StackKind::decoder && cross) return std::vector<Part>{Part::self, Part::cross, Part::feed_forward};
+    if (place.stack == StackKind::decoder && cross)
+      return std::vector<Part>{Part::self, Part::cross, Part::feed_forward};
     return std::vector<Part>{Part::self, Part::feed_forward};
   };
   for (const HeadEffect& effect : effects)
@@ -499,7 +529,8 @@ std::vector<HeadEffect> head_effects(const Model& model, const ModelInput& input
   const NoGradientScope no_gradients;
   const CutRuns runs(model, input, target, "head_effects");
   std::map<std::pair<StackKind, int>, std::vector<std::size_t>> layers;
-  for (std::size_t i = 0; i < effects.size(); ++i) layers[{effects[i].place.stack, effects[i].place.layer}].push_back(i);
+  for (std::size_t i = 0; i < effects.size(); ++i)
+    layers[{effects[i].place.stack, effects[i].place.layer}].push_back(i);
   for (const auto& [layer, which] : layers) {
     std::vector<HeadPlace> of_layer;
     for (const std::size_t i : which) of_layer.push_back(effects[i].place);

@@ -21,11 +21,13 @@ class Tracer : public Probe {
   Tracer(GradientRun& run, Tape* tape, bool rotary) : run_(run), tape_(tape), rotary_(rotary) {}
 
   bool wants(const Site& site) const override {
-    if (site.part == Part::feed_forward) return site.point == Point::inner && run_.inner.contains({site.stack, site.layer});
+    if (site.part == Part::feed_forward)
+      return site.point == Point::inner && run_.inner.contains({site.stack, site.layer});
     if (!run_.attentions.contains({site.stack, site.layer, site.part})) return false;
     const bool rotated = rotary_ && site.part == Part::self;
     return site.point == Point::value || site.point == Point::head_output ||
-           site.point == (rotated ? Point::rotated_query : Point::query) || site.point == (rotated ? Point::rotated_key : Point::key);
+           site.point == (rotated ? Point::rotated_query : Point::query) ||
+           site.point == (rotated ? Point::rotated_key : Point::key);
   }
 
   void visit(const Visit& visit, Tensor& value) override {
@@ -37,11 +39,18 @@ class Tracer : public Probe {
     AttentionTrace& trace = run_.attentions.at({site.stack, site.layer, site.part});
     switch (site.point) {
       case Point::query:
-      case Point::rotated_query: trace.query = value; break;
+      case Point::rotated_query:
+        trace.query = value;
+        break;
       case Point::key:
-      case Point::rotated_key: trace.key = value; break;
-      case Point::value: trace.value = value; break;
-      default: track(trace.output = value);
+      case Point::rotated_key:
+        trace.key = value;
+        break;
+      case Point::value:
+        trace.value = value;
+        break;
+      default:
+        track(trace.output = value);
     }
   }
 
@@ -61,8 +70,9 @@ class Tracer : public Probe {
 }  // namespace
 
 GradientRun run_with_gradient(const Model& model, const ModelInput& input, const std::optional<Target>& target,
-                              const std::vector<AttentionPlace>& attentions, const std::vector<std::pair<StackKind, int>>& feed_forwards,
-                              const char* operation, Probe* probe) {
+                              const std::vector<AttentionPlace>& attentions,
+                              const std::vector<std::pair<StackKind, int>>& feed_forwards, const char* operation,
+                              Probe* probe) {
   check_input(model, input, operation);
   GradientRun run;
   for (const AttentionPlace& place : attentions) run.attentions[place];
@@ -114,7 +124,9 @@ class Largest {
  public:
   Largest(EdgeMeasure by, std::int64_t count) : by_(by), count_(static_cast<std::size_t>(count)) {}
 
-  bool may_enter(double value) const { return heap_.size() < count_ || std::fabs(value) >= std::fabs(heap_.front().value(by_)); }
+  bool may_enter(double value) const {
+    return heap_.size() < count_ || std::fabs(value) >= std::fabs(heap_.front().value(by_));
+  }
   void offer(const MeasuredEdge& edge) {
     const auto before = [this](const MeasuredEdge& a, const MeasuredEdge& b) { return larger(a, b, by_); };
     if (heap_.size() == count_) {
@@ -126,7 +138,8 @@ class Largest {
     std::push_heap(heap_.begin(), heap_.end(), before);
   }
   std::vector<MeasuredEdge> sorted() {
-    std::sort(heap_.begin(), heap_.end(), [this](const MeasuredEdge& a, const MeasuredEdge& b) { return larger(a, b, by_); });
+    std::sort(heap_.begin(), heap_.end(),
+              [this](const MeasuredEdge& a, const MeasuredEdge& b) { return larger(a, b, by_); });
     return std::move(heap_);
   }
 
@@ -140,7 +153,8 @@ const Tensor& output_weight(const Model& model, const AttentionPlace& place) {
   const auto& [stack, layer, part] = place;
   const std::string name = name_of(HeadPlace{stack, layer, part, -1}) + ".output.weight";
   if (const Parameter* const weight = find_parameter(model, name)) return weight->value;
-  throw Error(ErrorKind::argument, "edge_effects", join("the model has no parameter ", name), "name an attention that it has");
+  throw Error(ErrorKind::argument, "edge_effects", join("the model has no parameter ", name),
+              "name an attention that it has");
 }
 
 double dot(const float* a, const float* b, std::int64_t count) {
@@ -152,15 +166,20 @@ double dot(const float* a, const float* b, std::int64_t count) {
 // The edges of one attention, a block of its rows at a time.
 class AttentionEdges {
  public:
-  AttentionEdges(const Model& model, const AttentionPlace& place, const AttentionTrace& trace, std::vector<HeadPlace> heads,
-                 const EdgeOptions& options)
-      : rules_(model.attention_rules(std::get<0>(place), std::get<2>(place))), trace_(trace), heads_(std::move(heads)), options_(options),
-        dim_(model.config().head_width()), group_(model.config().heads / model.config().key_head_count()) {
+  AttentionEdges(const Model& model, const AttentionPlace& place, const AttentionTrace& trace,
+                 std::vector<HeadPlace> heads, const EdgeOptions& options)
+      : rules_(model.attention_rules(std::get<0>(place), std::get<2>(place))),
+        trace_(trace),
+        heads_(std::move(heads)),
+        options_(options),
+        dim_(model.config().head_width()),
+        group_(model.config().heads / model.config().key_head_count()) {
     // Weights do not depend on the values: the narrowest will do.
     no_value_ = Tensor::zeros({keys(), rules_.key_heads});
     if (!options_.write) return;
     const Tensor& all = output_weight(model, place);
-    for (const HeadPlace& head : heads_) norms_.push_back(row_norms(matrix_product(value_of(head), all.columns(head.head * dim_, dim_), true)));
+    for (const HeadPlace& head : heads_)
+      norms_.push_back(row_norms(matrix_product(value_of(head), all.columns(head.head * dim_, dim_), true)));
   }
 
   std::int64_t queries() const { return trace_.query.rows(); }
@@ -186,7 +205,8 @@ class AttentionEdges {
     attention(trace_.query, trace_.key, no_value_, input);
     if (options_.first_order)
       for (const HeadPlace& head : heads_)
-        block.first_order.push_back(matrix_product(trace_.gradient.columns(head.head * dim_, dim_).row_range(begin, rows), value_of(head), true));
+        block.first_order.push_back(matrix_product(
+            trace_.gradient.columns(head.head * dim_, dim_).row_range(begin, rows), value_of(head), true));
     if (options_.write)
       for (std::size_t h = 0; h < heads_.size(); ++h) block.write.push_back(Tensor::empty({rows, keys()}));
 
@@ -199,8 +219,10 @@ class AttentionEdges {
         const float* weight = block.weight[h].row(row);
         if (options_.write)
           for (std::int64_t key = 0; key < keys(); ++key)
-            block.write[h].row(row)[key] = static_cast<float>(static_cast<double>(weight[key]) * norms_[h][static_cast<std::size_t>(key)]);
-        if (options_.first_order) finish_row(weight, block.first_order[h].row(row), h, row, alone[static_cast<std::size_t>(i)]);
+            block.write[h].row(row)[key] =
+                static_cast<float>(static_cast<double>(weight[key]) * norms_[h][static_cast<std::size_t>(key)]);
+        if (options_.first_order)
+          finish_row(weight, block.first_order[h].row(row), h, row, alone[static_cast<std::size_t>(i)]);
       }
     });
     std::vector<Alone> all;
@@ -228,7 +250,8 @@ class AttentionEdges {
 
   static std::vector<double> row_norms(const Tensor& rows) {
     std::vector<double> norms;
-    for (std::int64_t row = 0; row < rows.rows(); ++row) norms.push_back(std::sqrt(dot(rows.row(row), rows.row(row), rows.width())));
+    for (std::int64_t row = 0; row < rows.rows(); ++row)
+      norms.push_back(std::sqrt(dot(rows.row(row), rows.row(row), rows.width())));
     return norms;
   }
 
@@ -308,15 +331,20 @@ void copy_rows(const Tensor& from, std::int64_t begin, Tensor& to) {
 
 void check_options(const EdgeOptions& options, bool has_target) {
   if (options.first_order && !has_target)
-    throw Error(ErrorKind::argument, "edge_effects", "first-order effects are asked for without a target", "name one, or set first_order to false");
+    throw Error(ErrorKind::argument, "edge_effects", "first-order effects are asked for without a target",
+                "name one, or set first_order to false");
   if (!options.weight && !options.write && !options.first_order)
     throw Error(ErrorKind::argument, "edge_effects", "nothing is asked for", "weight, write or first_order");
-  if (options.top < 0) throw Error(ErrorKind::argument, "edge_effects", join("top is ", options.top), "0 for matrices, or a number of edges");
+  if (options.top < 0)
+    throw Error(ErrorKind::argument, "edge_effects", join("top is ", options.top),
+                "0 for matrices, or a number of edges");
   if (options.top == 0) return;
-  const bool computed = (options.by == EdgeMeasure::weight && options.weight) || (options.by == EdgeMeasure::write && options.write) ||
+  const bool computed = (options.by == EdgeMeasure::weight && options.weight) ||
+                        (options.by == EdgeMeasure::write && options.write) ||
                         (options.by == EdgeMeasure::first_order && options.first_order);
   if (!computed)
-    throw Error(ErrorKind::argument, "edge_effects", join("edges are ranked by ", name_of(options.by), ", which is not computed"),
+    throw Error(ErrorKind::argument, "edge_effects",
+                join("edges are ranked by ", name_of(options.by), ", which is not computed"),
                 options.by == EdgeMeasure::exact ? "rank by first_order, then call measure_exactly" : "ask for it too");
 }
 
@@ -341,10 +369,14 @@ EdgeMeasure edge_measure_named(std::string_view name) {
 
 double MeasuredEdge::value(EdgeMeasure measure) const {
   switch (measure) {
-    case EdgeMeasure::weight: return weight;
-    case EdgeMeasure::write: return write;
-    case EdgeMeasure::first_order: return first_order;
-    case EdgeMeasure::exact: return exact;
+    case EdgeMeasure::weight:
+      return weight;
+    case EdgeMeasure::write:
+      return write;
+    case EdgeMeasure::first_order:
+      return first_order;
+    case EdgeMeasure::exact:
+      return exact;
   }
   return unknown;
 }
@@ -354,12 +386,13 @@ std::vector<MeasuredEdge> EdgeReport::largest(EdgeMeasure by, std::int64_t count
   if (count <= 0) return {};
   for (const HeadEdges& of : heads) {
     if (!of.weight.defined())
-      throw Error(ErrorKind::argument, "EdgeReport::largest", join("weights, which tell what the mask hides, were not computed for ", name_of(of.head)),
+      throw Error(ErrorKind::argument, "EdgeReport::largest",
+                  join("weights, which tell what the mask hides, were not computed for ", name_of(of.head)),
                   "ask edge_effects for them, or for the top edges");
     const Tensor& ranked = by == EdgeMeasure::weight ? of.weight : by == EdgeMeasure::write ? of.write : of.first_order;
     if (!ranked.defined() || by == EdgeMeasure::exact)
-      throw Error(ErrorKind::argument, "EdgeReport::largest", join(name_of(by), " was not computed for ", name_of(of.head)),
-                  "ask edge_effects for it");
+      throw Error(ErrorKind::argument, "EdgeReport::largest",
+                  join(name_of(by), " was not computed for ", name_of(of.head)), "ask edge_effects for it");
     for (std::int64_t query = 0; query < ranked.rows(); ++query)
       for (std::int64_t key = 0; key < ranked.width(); ++key) {
         if (!best.may_enter(static_cast<double>(ranked.at(query, key))) || of.weight.at(query, key) == 0) continue;
@@ -374,7 +407,8 @@ std::vector<MeasuredEdge> EdgeReport::largest(EdgeMeasure by, std::int64_t count
   return best.sorted();
 }
 
-EdgeReport edge_effects(const Model& model, const ModelInput& input, const std::optional<Target>& target, const EdgeOptions& options) {
+EdgeReport edge_effects(const Model& model, const ModelInput& input, const std::optional<Target>& target,
+                        const EdgeOptions& options) {
   check_options(options, target.has_value());
   const std::vector<HeadPlace> heads = expand_heads(model, options.heads, "edge_effects");
   std::map<AttentionPlace, std::vector<HeadPlace>> by_place;
@@ -385,26 +419,32 @@ EdgeReport edge_effects(const Model& model, const ModelInput& input, const std::
   if (options.top == 0) {
     // Known before anything runs: rows of the stacks.
     const std::int64_t class_rows = model.config().encoder && model.config().encoder->class_token ? 1 : 0;
-    const std::int64_t source = input.features.defined() ? input.features.rows() + class_rows : static_cast<std::int64_t>(input.source.size());
+    const std::int64_t source =
+        input.features.defined() ? input.features.rows() + class_rows : static_cast<std::int64_t>(input.source.size());
     const auto ids = static_cast<std::int64_t>(input.ids.size());
     double bytes = 0;
     for (const auto& [place, of] : by_place) {
       const bool encoder = std::get<0>(place) == StackKind::encoder, cross = std::get<2>(place) == Part::cross;
-      const double cells = static_cast<double>(encoder ? source : ids) * static_cast<double>(encoder || cross ? source : ids);
-      bytes += cells * static_cast<double>(of.size()) * sizeof(float) *
-               (static_cast<int>(options.weight) + static_cast<int>(options.write) + static_cast<int>(options.first_order));
+      const double cells =
+          static_cast<double>(encoder ? source : ids) * static_cast<double>(encoder || cross ? source : ids);
+      bytes +=
+          cells * static_cast<double>(of.size()) * sizeof(float) *
+          (static_cast<int>(options.weight) + static_cast<int>(options.write) + static_cast<int>(options.first_order));
     }
     if (bytes > static_cast<double>(options.most_bytes))
       throw Error(ErrorKind::argument, "edge_effects",
-                  join("the matrices of ", heads.size(), " heads take ", static_cast<std::int64_t>(bytes / 1048576), " MiB, more than the ",
-                       options.most_bytes / 1048576, " MiB allowed"),
+                  join("the matrices of ", heads.size(), " heads take ", static_cast<std::int64_t>(bytes / 1048576),
+                       " MiB, more than the ", options.most_bytes / 1048576, " MiB allowed"),
                   "ask for fewer heads or layers, for the top edges, for no matrices at all, or allow more");
   }
 
   EdgeReport report;
   // Without first-order effects the target is only told.
-  GradientRun run = run_with_gradient(model, input, options.first_order ? target : std::nullopt, places, {}, "edge_effects", options.probe);
-  report.target = options.first_order ? run.target : target ? target_value(model, input, *target) : MeasuredEdge::unknown;
+  GradientRun run = run_with_gradient(model, input, options.first_order ? target : std::nullopt, places, {},
+                                      "edge_effects", options.probe);
+  report.target = options.first_order ? run.target
+                  : target            ? target_value(model, input, *target)
+                                      : MeasuredEdge::unknown;
   Largest best(options.by, options.top);
   for (auto& [place, of] : by_place) {
     const AttentionEdges attention(model, place, run.attentions.at(place), of, options);
@@ -416,7 +456,8 @@ EdgeReport edge_effects(const Model& model, const ModelInput& input, const std::
         matrices.push_back({head, matrix(options.weight), matrix(options.write), matrix(options.first_order)});
       }
     constexpr std::int64_t cells_at_once = 1 << 21;
-    const std::int64_t step = std::clamp<std::int64_t>(cells_at_once / (keys * static_cast<std::int64_t>(of.size())), 1, queries);
+    const std::int64_t step =
+        std::clamp<std::int64_t>(cells_at_once / (keys * static_cast<std::int64_t>(of.size())), 1, queries);
     for (std::int64_t begin = 0; begin < queries; begin += step) {
       const AttentionEdges::Block block = attention.block(begin, std::min(queries, begin + step));
       for (std::size_t h = 0; h < of.size(); ++h) {
@@ -431,7 +472,8 @@ EdgeReport edge_effects(const Model& model, const ModelInput& input, const std::
                                                                   : block.first_order[h];
         for (std::int64_t row = 0; row < ranked.rows(); ++row)
           for (std::int64_t key = 0; key < keys; ++key) {
-            if (block.weight[h].at(row, key) == 0 || !best.may_enter(static_cast<double>(ranked.at(row, key)))) continue;
+            if (block.weight[h].at(row, key) == 0 || !best.may_enter(static_cast<double>(ranked.at(row, key))))
+              continue;
             MeasuredEdge edge;
             edge.edge = {of[h], begin + row, key};
             if (options.weight) edge.weight = block.weight[h].at(row, key);

@@ -25,7 +25,8 @@ struct GradientRun {
 // Runs the input and, with a target, its gradient down to the lowest of the places asked for. The tape holds nothing
 // below, and no gradient of a parameter is computed. `probe`, if any, sees the run as well.
 GradientRun run_with_gradient(const Model& model, const ModelInput& input, const std::optional<Target>& target,
-                              const std::vector<AttentionPlace>& attentions, const std::vector<std::pair<StackKind, int>>& feed_forwards,
-                              const char* operation, Probe* probe = nullptr);
+                              const std::vector<AttentionPlace>& attentions,
+                              const std::vector<std::pair<StackKind, int>>& feed_forwards, const char* operation,
+                              Probe* probe = nullptr);
 
 }  // namespace attend

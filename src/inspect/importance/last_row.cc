@@ -9,7 +9,9 @@
 namespace attend {
 namespace {
 
-Tensor copied_rows(const Tensor& matrix, std::int64_t begin, std::int64_t count) { return matrix.row_range(begin, count).clone(); }
+Tensor copied_rows(const Tensor& matrix, std::int64_t begin, std::int64_t count) {
+  return matrix.row_range(begin, count).clone();
+}
 
 Tensor copied_elements(const Tensor& vector, std::int64_t begin, std::int64_t count) {
   return Tensor::from({count}, std::span(vector.data() + begin, static_cast<std::size_t>(count)));
@@ -53,14 +55,18 @@ Tensor OneRowAttention::normalised(const Tensor& rows) const {
   return config_.norm == NormKind::rms ? rms_norm(rows, gain_, epsilon) : layer_norm(rows, gain_, norm_bias_, epsilon);
 }
 
-Tensor OneRowAttention::normed(const Tensor& rows) const { return config_.norm_place == NormPlace::pre ? normalised(rows) : rows; }
+Tensor OneRowAttention::normed(const Tensor& rows) const {
+  return config_.norm_place == NormPlace::pre ? normalised(rows) : rows;
+}
 
-Tensor OneRowAttention::after(const Tensor& rows, std::int64_t position, const Tensor& keys, std::span<const RowSpan> spans) const {
+Tensor OneRowAttention::after(const Tensor& rows, std::int64_t position, const Tensor& keys,
+                              std::span<const RowSpan> spans) const {
   const std::int64_t width = config_.width, dim = config_.head_width();
   const Tensor query = linear(normed(rows), query_, query_bias_);
   Tensor absorbed = Tensor::empty({rows.rows(), config_.heads * width});
   const auto put = [](const Tensor& part, Tensor& whole, std::int64_t column) {
-    for (std::int64_t row = 0; row < part.rows(); ++row) std::copy_n(part.row(row), part.width(), whole.row(row) + column);
+    for (std::int64_t row = 0; row < part.rows(); ++row)
+      std::copy_n(part.row(row), part.width(), whole.row(row) + column);
   };
   for (std::int64_t head = 0; head < config_.heads; ++head)
     put(linear(query.columns(head * dim, dim), keys_[static_cast<std::size_t>(head)]), absorbed, head * width);
@@ -93,12 +99,13 @@ LastRow::LastRow(const Model& model)
   if (model.config().encoder) cross_.emplace(model, layer_, Part::cross);
 }
 
-Tensor LastRow::states(Tensor rows, std::int64_t position, const Tensor& normed, std::span<const RowSpan> before, const Tensor& memory,
-                       std::span<const RowSpan> sources) const {
+Tensor LastRow::states(Tensor rows, std::int64_t position, const Tensor& normed, std::span<const RowSpan> before,
+                       const Tensor& memory, std::span<const RowSpan> sources) const {
   return states_after_self(self_.after(rows, position, normed, before), position, memory, sources);
 }
 
-Tensor LastRow::states_after_self(Tensor rows, std::int64_t position, const Tensor& memory, std::span<const RowSpan> sources) const {
+Tensor LastRow::states_after_self(Tensor rows, std::int64_t position, const Tensor& memory,
+                                  std::span<const RowSpan> sources) const {
   if (cross_) rows = cross_->after(rows, position, memory, sources);
   States states{std::move(rows), {0}};
   for (std::int64_t item = 1; item <= states.rows.rows(); ++item) states.offsets.push_back(item);

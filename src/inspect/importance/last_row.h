@@ -34,10 +34,10 @@ class OneRowAttention {
 
   const TransformerConfig& config_;
   AttentionInput rules_;
-  Tensor gain_, norm_bias_;             // biases are undefined where the config has none
+  Tensor gain_, norm_bias_;  // biases are undefined where the config has none
   Weight query_, output_;
   Tensor query_bias_, output_bias_;
-  std::vector<Weight> keys_, values_;   // of every query head: W_K^T [width, head_dim] and W_V [head_dim, width]
+  std::vector<Weight> keys_, values_;  // of every query head: W_K^T [width, head_dim] and W_V [head_dim, width]
   std::vector<Tensor> value_biases_;
 };
 
@@ -51,9 +51,10 @@ class LastRow {
   Tensor normed(const Tensor& rows) const { return self_.normed(rows); }
   // States after the final norm [items, width] of rows [items, width] that stand at `position`: what the block reads
   // (or, without its self-attention, what stands after it), the normed rows of the decoder, and the encoder's rows.
-  Tensor states(Tensor rows, std::int64_t position, const Tensor& normed, std::span<const RowSpan> before, const Tensor& memory,
-                std::span<const RowSpan> sources) const;
-  Tensor states_after_self(Tensor rows, std::int64_t position, const Tensor& memory, std::span<const RowSpan> sources) const;
+  Tensor states(Tensor rows, std::int64_t position, const Tensor& normed, std::span<const RowSpan> before,
+                const Tensor& memory, std::span<const RowSpan> sources) const;
+  Tensor states_after_self(Tensor rows, std::int64_t position, const Tensor& memory,
+                           std::span<const RowSpan> sources) const;
 
  private:
   const Model& model_;

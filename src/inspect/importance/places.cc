@@ -12,7 +12,8 @@ namespace {
 
 // "decoder.3.cross" from the name of one of its sites.
 std::string name_of_part(StackKind stack, int layer, Part part) {
-  const std::string site = attend::name_of(Site{stack, layer, part, part == Part::block ? Point::input : Point::normed});
+  const std::string site =
+      attend::name_of(Site{stack, layer, part, part == Part::block ? Point::input : Point::normed});
   return site.substr(0, site.rfind('.'));
 }
 
@@ -61,7 +62,8 @@ HeadPlace parse_head(const Model& model, const std::string& name) {
   for (const HeadPlace& place : places)
     if (name_of(place) == name) return place;
   std::vector<std::pair<std::size_t, std::string>> near;
-  for (const HeadPlace& place : places) near.emplace_back(edit_distance(name.substr(0, 100), name_of(place)), name_of(place));
+  for (const HeadPlace& place : places)
+    near.emplace_back(edit_distance(name.substr(0, 100), name_of(place)), name_of(place));
   std::partial_sort(near.begin(), near.begin() + 3, near.end());
   throw Error(ErrorKind::argument, "head", join("the model has no head '", name, "'"),
               join("the nearest are ", near[0].second, ", ", near[1].second, " and ", near[2].second));
@@ -74,14 +76,15 @@ void check_place(const Model& model, const HeadPlace& place, bool attention_only
   const std::vector<HeadPlace> parts = parts_of(model, attention_only);
   const bool attends = place.part == Part::self || place.part == Part::cross;
   const auto heads = static_cast<int>(model.config().heads);
-  if (std::any_of(parts.begin(), parts.end(), matches) && place.head >= -1 && place.head < (attends ? heads : 0)) return;
+  if (std::any_of(parts.begin(), parts.end(), matches) && place.head >= -1 && place.head < (attends ? heads : 0))
+    return;
   const std::string name = name_of(place), near = nearest_name(name, names_of(model, attention_only));
   const auto layers = [](const std::optional<StackConfig>& stack, const char* called) {
     return stack ? join(called, " has layers 0 to ", stack->layers - 1, ", ") : std::string();
   };
   throw Error(ErrorKind::argument, operation, join("the model has no ", name),
-              join(layers(model.config().encoder, "the encoder"), layers(model.config().decoder, "the decoder"), "an attention heads 0 to ",
-                   heads - 1, near.empty() ? "" : join("; the nearest is ", near)));
+              join(layers(model.config().encoder, "the encoder"), layers(model.config().decoder, "the decoder"),
+                   "an attention heads 0 to ", heads - 1, near.empty() ? "" : join("; the nearest is ", near)));
 }
 
 std::vector<HeadPlace> expand_heads(const Model& model, std::span<const HeadPlace> places, const char* operation) {

@@ -63,14 +63,17 @@ std::int32_t token_named(const Tokenizer& tokenizer, std::string_view text) {
   if (ids.size() == 1) return ids.front();
   std::vector<std::pair<std::size_t, std::int32_t>> near;
   const std::string_view compared = text.substr(0, 100);
-  for (std::int32_t id = 0; id < tokenizer.size(); ++id) near.emplace_back(edit_distance(compared, tokenizer.readable(id)), id);
+  for (std::int32_t id = 0; id < tokenizer.size(); ++id)
+    near.emplace_back(edit_distance(compared, tokenizer.readable(id)), id);
   const std::size_t named = std::min<std::size_t>(3, near.size());
   std::partial_sort(near.begin(), near.begin() + static_cast<std::ptrdiff_t>(named), near.end());
   std::string nearest, cut;
-  for (std::size_t i = 0; i < named; ++i) nearest += join(i == 0 ? "" : ", ", '\'', tokenizer.readable(near[i].second), '\'');
+  for (std::size_t i = 0; i < named; ++i)
+    nearest += join(i == 0 ? "" : ", ", '\'', tokenizer.readable(near[i].second), '\'');
   for (const std::int32_t id : ids) cut += join(cut.empty() ? "" : " ", '\'', tokenizer.readable(id), '\'');
   throw Error(ErrorKind::argument, here, join("the vocabulary has no token '", text, "'"),
-              join(ids.empty() ? "" : join("as a text it is the ", ids.size(), " tokens ", cut, "; "), "the nearest tokens are ", nearest));
+              join(ids.empty() ? "" : join("as a text it is the ", ids.size(), " tokens ", cut, "; "),
+                   "the nearest tokens are ", nearest));
 }
 
 // ---- Inputs -----------------------------------------------------------------------------------------------------------
@@ -99,10 +102,13 @@ void check_input(const Model& model, const ModelInput& input, const char* operat
   if (tokens && input.source.empty()) refuse("the input has no source", "give the ids that the encoder reads");
   if (!tokens && !input.source.empty())
     refuse("the input has a source", features ? "the encoder reads features" : "the model has no encoder: give ids");
-  if (features && !input.features.defined()) refuse("the input has no features", "give the rows that the encoder reads");
+  if (features && !input.features.defined())
+    refuse("the input has no features", "give the rows that the encoder reads");
   if (!features && input.features.defined()) refuse("the input has features", "the model reads tokens");
-  if (config.decoder && input.ids.empty()) refuse("the input has no ids", "give the ids that the decoder reads, bos first");
-  if (!config.decoder && !input.ids.empty()) refuse("the input has ids for a decoder", "the model is an encoder: give a source");
+  if (config.decoder && input.ids.empty())
+    refuse("the input has no ids", "give the ids that the decoder reads, bos first");
+  if (!config.decoder && !input.ids.empty())
+    refuse("the input has ids for a decoder", "the model is an encoder: give a source");
 }
 
 States encode_input(const Model& model, const ModelInput& input, const RunOptions& options) {
@@ -125,14 +131,17 @@ States decode_input(const Model& model, const ModelInput& input, const States& m
 
 // ---- Targets ----------------------------------------------------------------------------------------------------------
 
-ResolvedTarget::ResolvedTarget(const Model& model, const Target& target, std::int64_t rows) : model_(model), target_(target) {
+ResolvedTarget::ResolvedTarget(const Model& model, const Target& target, std::int64_t rows)
+    : model_(model), target_(target) {
   const TransformerConfig& config = model.config();
   const bool two = target.kind == Target::Kind::difference || target.kind == Target::Kind::class_difference;
   if (two && target.token == target.other)
-    throw Error(ErrorKind::argument, here, join("is the difference of ", target.token, " and itself"), "name another for the second");
+    throw Error(ErrorKind::argument, here, join("is the difference of ", target.token, " and itself"),
+                "name another for the second");
   if (of_classes()) {
     if (config.classes == 0)
-      throw Error(ErrorKind::argument, here, "the model has no classes", join("it has a vocabulary of ", config.output_vocabulary(), " tokens"));
+      throw Error(ErrorKind::argument, here, "the model has no classes",
+                  join("it has a vocabulary of ", config.output_vocabulary(), " tokens"));
     check_number("class", target.token, config.classes, "the model");
     if (two) check_number("class", target.other, config.classes, "the model");
     end_row_ = config.pooling == Pooling::mean ? rows : 1;
@@ -140,11 +149,13 @@ ResolvedTarget::ResolvedTarget(const Model& model, const Target& target, std::in
   }
   const std::int64_t vocabulary = config.output_vocabulary();
   if (vocabulary == 0)
-    throw Error(ErrorKind::argument, here, "the model predicts no tokens", join("it has classes 0 to ", config.classes - 1));
+    throw Error(ErrorKind::argument, here, "the model predicts no tokens",
+                join("it has classes 0 to ", config.classes - 1));
   const std::string stack = config.decoder ? "the decoder" : "the encoder";
-  const std::string table = !config.tied_logits ? "logits.weight" : config.shared_embeddings ? "embedding.weight"
-                            : config.decoder    ? "decoder.embedding.weight"
-                                                : "encoder.embedding.weight";
+  const std::string table = !config.tied_logits        ? "logits.weight"
+                            : config.shared_embeddings ? "embedding.weight"
+                            : config.decoder           ? "decoder.embedding.weight"
+                                                       : "encoder.embedding.weight";
   for (const Parameter& parameter : model.parameters()) {
     if (parameter.name == table) logit_weights_ = parameter.value;
     if (parameter.name == "logits.bias") logit_biases_ = parameter.value;
@@ -181,7 +192,8 @@ std::vector<double> ResolvedTarget::row_values(const Tensor& rows, std::span<con
     const auto logit = [&](const float* state, std::int32_t token) {
       const float* weights = logit_weights_.row(token);
       double sum = logit_biases_.defined() ? static_cast<double>(logit_biases_.data()[token]) : 0.0;
-      for (std::int64_t i = 0; i < rows.width(); ++i) sum += static_cast<double>(state[i]) * static_cast<double>(weights[i]);
+      for (std::int64_t i = 0; i < rows.width(); ++i)
+        sum += static_cast<double>(state[i]) * static_cast<double>(weights[i]);
       return sum;
     };
     const bool two = target_.kind == Target::Kind::difference;
@@ -194,7 +206,8 @@ std::vector<double> ResolvedTarget::row_values(const Tensor& rows, std::span<con
     const Tensor logits = log_softmax(model_.logits(rows.row_range(begin, count)));
     for (std::int64_t row = 0; row < count; ++row) {
       const float* z = logits.row(row);
-      const std::int32_t token = target_.labels[static_cast<std::size_t>(positions[static_cast<std::size_t>(begin + row)])];
+      const std::int32_t token =
+          target_.labels[static_cast<std::size_t>(positions[static_cast<std::size_t>(begin + row)])];
       result.push_back(token < 0 ? 0 : static_cast<double>(z[token]));
     }
   }
@@ -208,15 +221,18 @@ std::vector<double> ResolvedTarget::values_of_rows(const Tensor& rows) const {
 }
 
 double ResolvedTarget::class_value(const Tensor& logits, std::int64_t item) const {
-  const double other = target_.kind == Target::Kind::class_difference ? static_cast<double>(logits.at(item, target_.other)) : 0.0;
+  const double other =
+      target_.kind == Target::Kind::class_difference ? static_cast<double>(logits.at(item, target_.other)) : 0.0;
   return static_cast<double>(logits.at(item, target_.token)) - other;
 }
 
-std::vector<double> ResolvedTarget::values(const States& states, std::span<const std::int64_t> firsts, std::span<const double> base) const {
+std::vector<double> ResolvedTarget::values(const States& states, std::span<const std::int64_t> firsts,
+                                           std::span<const double> base) const {
   std::vector<double> result(static_cast<std::size_t>(states.items()), 0.0);
   if (of_classes()) {
     const Tensor logits = model_.classify(states);
-    for (std::int64_t item = 0; item < states.items(); ++item) result[static_cast<std::size_t>(item)] = class_value(logits, item);
+    for (std::int64_t item = 0; item < states.items(); ++item)
+      result[static_cast<std::size_t>(item)] = class_value(logits, item);
     return result;
   }
   std::vector<std::int64_t> rows, positions;
@@ -241,7 +257,8 @@ std::vector<double> ResolvedTarget::values(const States& states, std::span<const
 Tensor ResolvedTarget::differentiable(const States& states) const {
   std::vector<std::int64_t> rows;
   for (std::int64_t item = 0; item < states.items(); ++item)
-    for (std::int64_t row = first_row_; row < end_row_; ++row) rows.push_back(states.offsets[static_cast<std::size_t>(item)] + row);
+    for (std::int64_t row = first_row_; row < end_row_; ++row)
+      rows.push_back(states.offsets[static_cast<std::size_t>(item)] + row);
   if (target_.kind == Target::Kind::log_probability) {
     std::vector<std::int32_t> labels;
     for (std::int64_t item = 0; item < states.items(); ++item)

@@ -10,7 +10,7 @@
 namespace attend {
 
 // The parts of a model that an input runs through, and its batches.
-bool reads_tokens(const Model& model);                       // the encoder, if any, reads tokens
+bool reads_tokens(const Model& model);  // the encoder, if any, reads tokens
 void check_input(const Model& model, const ModelInput& input, const char* operation);
 States encode_input(const Model& model, const ModelInput& input, const RunOptions& options = {});
 // States of the last stack; `memory` is used where the decoder has an encoder.
@@ -33,7 +33,8 @@ class ResolvedTarget {
 
   // One value an item. Item i has the rows firsts[i], firsts[i] + 1, ... of the last stack; what the target reads of other
   // rows is taken from `base`, the values_of_rows of the run without cuts. Of classes an item has all rows.
-  std::vector<double> values(const States& states, std::span<const std::int64_t> firsts, std::span<const double> base) const;
+  std::vector<double> values(const States& states, std::span<const std::int64_t> firsts,
+                             std::span<const double> base) const;
   // What each row adds to the target [end_row - first_row]; not for classes.
   std::vector<double> values_of_rows(const Tensor& rows) const;
   // For the tape, from items with all rows of the last stack: the sum over the items.

@@ -168,7 +168,8 @@ std::string npz_of(const Inspection& inspection) {
   for (const TokenAttribution& attribution : inspection.attributions) {
     for (std::size_t text = 0; text < attribution.values.size(); ++text)
       if (const std::vector<float>& values = attribution.values[text]; !values.empty())
-        add(attribution.name, inspection.texts[text].name, npy_of(values, std::array{static_cast<std::int64_t>(values.size())}));
+        add(attribution.name, inspection.texts[text].name,
+            npy_of(values, std::array{static_cast<std::int64_t>(values.size())}));
     if (attribution.steps == 0) continue;
     const float sums[] = {static_cast<float>(attribution.target), static_cast<float>(attribution.baseline),
                           static_cast<float>(attribution.completeness_error)};

@@ -122,14 +122,16 @@ std::string row_lines_svg(const Inspection& inspection, const std::string& atten
     if (found != numbers.end()) return static_cast<std::size_t>(found - numbers.begin());
     std::string known;
     for (const int one : numbers) known += join(known.empty() ? "" : ", ", one);
-    throw Error(ErrorKind::argument, join("picture of ", attention_name), join("there is no ", what, ' ', number), join("known: ", known));
+    throw Error(ErrorKind::argument, join("picture of ", attention_name), join("there is no ", what, ' ', number),
+                join("known: ", known));
   };
   const PictureLanguage language = options.language;
   const std::span<const ShownToken> queries = inspection.texts[attention.query_text].tokens;
   std::vector<std::span<const float>> rows;
   std::vector<double> all;
   for (int head : heads) {
-    const std::size_t map = index_of(attention.layers, layer, "layer") * attention.heads.size() + index_of(attention.heads, head, "head");
+    const std::size_t map =
+        index_of(attention.layers, layer, "layer") * attention.heads.size() + index_of(attention.heads, head, "head");
     rows.push_back(std::span(statistic.values).subspan(map * queries.size(), queries.size()));
     all.insert(all.end(), rows.back().begin(), rows.back().end());
   }

@@ -138,7 +138,8 @@ void check(const Inspection& inspection) {
                   "give every one a name of its own");
     bool fits = attribution.values.size() == inspection.texts.size();
     for (std::size_t text = 0; fits && text < attribution.values.size(); ++text)
-      fits = attribution.values[text].empty() || attribution.values[text].size() == inspection.texts[text].tokens.size();
+      fits =
+          attribution.values[text].empty() || attribution.values[text].size() == inspection.texts[text].tokens.size();
     if (!fits)
       throw Error(ErrorKind::shape, join("attribution ", attribution.name), "its values do not fit the texts",
                   "give one for each token of a text, or none");

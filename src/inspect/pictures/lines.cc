@@ -98,8 +98,9 @@ std::string lines_svg(const Inspection& inspection, const std::string& attention
   const bool thinned = std::max(first.rows(), first.columns()) > most_dense;
   if (thinned) {
     std::stable_sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) {
-      return std::pair(a.head, a.query) != std::pair(b.head, b.query) ? std::pair(a.head, a.query) < std::pair(b.head, b.query)
-                                                                    : std::abs(a.value) > std::abs(b.value);
+      return std::pair(a.head, a.query) != std::pair(b.head, b.query)
+                 ? std::pair(a.head, a.query) < std::pair(b.head, b.query)
+                 : std::abs(a.value) > std::abs(b.value);
     });
     std::size_t of_query = 0;
     std::vector<Edge> kept;

@@ -316,9 +316,10 @@ std::string heat_map_svg(const Inspection& inspection, const Place& place, const
   const MatrixLayout layout = layout_of(inspection, matrix, true, options);
   const Scale scale = scale_for(matrix.measure->kind, matrix.largest(), options.logarithmic);
   const PictureLanguage language = options.language;
-  const std::string title =
-      options.title.empty() ? with_measure(language, place_text(language, place.attention, place.layer, place.head), place.attention, measure)
-                            : clean(options.title);
+  const std::string title = options.title.empty()
+                                ? with_measure(language, place_text(language, place.attention, place.layer, place.head),
+                                               place.attention, measure)
+                                : clean(options.title);
   Svg svg(options.theme);
 
   // Row statistics: a bar and its number for every row, where rows are high enough to read.

@@ -93,8 +93,8 @@ std::string page_data(const Inspection& inspection, PictureLanguage language) {
   out.append(",\n\"attentions\":").append(json_list(inspection.attentions, attention_json));
   out.append(",\n\"attributions\":").append(json_list(inspection.attributions, [](const TokenAttribution& attribution) {
     return json_attribution(attribution, json_list(attribution.values, [](const std::vector<float>& values) {
-      return values.empty() ? std::string("null") : floats(values);
-    }));
+                              return values.empty() ? std::string("null") : floats(values);
+                            }));
   }));
   out.append(",\n\"outcomes\":").append(json_list(inspection.outcomes, [](const Outcome& outcome) {
     return join("{", shown_fields(outcome.token), ",\"base\":", json_number(outcome.base),

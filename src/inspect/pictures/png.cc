@@ -178,7 +178,8 @@ void insert_resolution(std::string& png, double scale) {
 PngImage png_of(const std::string& svg, double scale) {
   const double width = size_of(svg, "width"), height = size_of(svg, "height");
   if (!(width > 0 && height > 0))
-    throw Error(ErrorKind::format, "PNG picture", "this is no SVG with width and height", "give an SVG that Attend wrote");
+    throw Error(ErrorKind::format, "PNG picture", "this is no SVG with width and height",
+                "give an SVG that Attend wrote");
   // Rounded down: a fraction of the margin may go, and no pixel at the edge is half transparent.
   const double across = std::max(1.0, std::floor(width * scale + 1e-9)),
                down = std::max(1.0, std::floor(height * scale + 1e-9));

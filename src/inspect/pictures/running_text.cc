@@ -15,7 +15,8 @@ using namespace pictures;
 
 namespace {
 
-constexpr double token_size = 16, number_size = 10, padding = 4, line_gap = 12, text_width = 672, box_height = token_size + 10;
+constexpr double token_size = 16, number_size = 10, padding = 4, line_gap = 12, text_width = 672,
+                 box_height = token_size + 10;
 // Beyond so many tokens no eye reads a number under each.
 constexpr std::size_t most_numbered = 64;
 
@@ -54,12 +55,14 @@ double picture_width(std::initializer_list<const Flow*> texts, const std::string
 }
 
 // A token on the colour of its value. Where the colour leaves ink and paper little contrast, strokes are bold.
-void draw_valued(Svg& svg, const ShownToken& token, double x, double y, double width, float value, const Scale& scale, bool number) {
+void draw_valued(Svg& svg, const ShownToken& token, double x, double y, double width, float value, const Scale& scale,
+                 bool number) {
   const Colour fill = ramp(svg.theme(), scale.is_signed)[static_cast<std::size_t>(scale.index(value))];
   const std::string text = shown(token.text), fitting = cut(text, token_size, width - 2 * padding);
   svg.rect(x, y, width, box_height, fill, join(text, ": ", shortest(value)), 3);
   svg.text(x + width / 2, centred(y + box_height / 2, token_size), fitting,
-           {token_size, text_on(svg.theme(), fill), Anchor::middle, contrast_on(svg.theme(), fill) < 7, 0, fitting == text ? "" : text});
+           {token_size, text_on(svg.theme(), fill), Anchor::middle, contrast_on(svg.theme(), fill) < 7, 0,
+            fitting == text ? "" : text});
   if (number)
     svg.text(x + width / 2, y + box_height + 12, scale.is_signed ? in_place(value) : three_decimals(value),
              {number_size, svg.colours().soft, Anchor::middle, false, 0, {}});
@@ -92,9 +95,10 @@ std::string text_svg(const Inspection& inspection, const Place& place, const std
   const std::string name = shown(matrix.queries[row].text);
   const std::string heading = place_text(language, place.attention, place.layer, place.head);
   const std::string said = say(language, clean(measure));
-  const std::string title = !options.title.empty() ? clean(options.title)
-                            : chinese              ? join(heading, "：查询“", name, "”的", said)
-                                      : join(heading, ": ", of_all_heads(place.attention) ? "" : said + " of ", "the query \"", name, "\"");
+  const std::string title =
+      !options.title.empty() ? clean(options.title)
+      : chinese              ? join(heading, "：查询“", name, "”的", said)
+                : join(heading, ": ", of_all_heads(place.attention) ? "" : said + " of ", "the query \"", name, "\"");
   const bool one_text = matrix.attention->query_text == matrix.attention->key_text;
   const bool numbers = matrix.columns() <= most_numbered;
   const Flow keys = flow(matrix.keys, numbers), queries = one_text ? Flow{} : flow(matrix.queries, false);
@@ -118,7 +122,8 @@ std::string text_svg(const Inspection& inspection, const Place& place, const std
       draw_valued(svg, matrix.keys[k], x, top, box, value, scale, numbers);
     } else {
       if (masked) svg.hatch_path(rect_path(x, top, box, box_height));
-      draw_plain(svg, matrix.keys[k], x, top, box, masked || matrix.keys[k].special ? colours.soft : colours.ink, false);
+      draw_plain(svg, matrix.keys[k], x, top, box, masked || matrix.keys[k].special ? colours.soft : colours.ink,
+                 false);
     }
     if (one_text && k == row) svg.outline(x - 1.5, top - 1.5, box + 3, box_height + 3, colours.query, 2, 4);
   }
@@ -129,7 +134,10 @@ std::string text_svg(const Inspection& inspection, const Place& place, const std
     for (std::size_t q = 0; q < queries.boxes.size(); ++q) {
       const double x = margin + queries.boxes[q].x, top = y + queries.boxes[q].y, box = queries.boxes[q].width;
       draw_plain(svg, matrix.queries[q], x, top, box,
-                 q == row ? colours.query : matrix.queries[q].special ? colours.soft : colours.ink, q == row);
+                 q == row                    ? colours.query
+                 : matrix.queries[q].special ? colours.soft
+                                             : colours.ink,
+                 q == row);
       if (q == row) svg.outline(x - 1.5, top - 1.5, box + 3, box_height + 3, colours.query, 2, 4);
     }
     y += queries.height;
@@ -167,7 +175,7 @@ std::string attribution_svg(const Inspection& inspection, const std::string& nam
 
   std::string said = say(language, clean(attribution.name));
   if (said[0] >= 'a' && said[0] <= 'z') said[0] = static_cast<char>(said[0] - 'a' + 'A');
-  const std::string title = !options.title.empty()         ? clean(options.title)
+  const std::string title = !options.title.empty()      ? clean(options.title)
                             : inspection.target.empty() ? said
                                                         : join(said, colon, clean(inspection.target));
   std::vector<std::pair<std::size_t, Flow>> flows;
@@ -191,8 +199,11 @@ std::string attribution_svg(const Inspection& inspection, const std::string& nam
     for (std::size_t i = 0; i < boxes.boxes.size(); ++i) {
       const Box& box = boxes.boxes[i];
       const float value = attribution.values[text][i];
-      if (std::isnan(value)) draw_plain(svg, words.tokens[i], margin + box.x, y + box.y, box.width, colours.soft, false);
-      else draw_valued(svg, words.tokens[i], margin + box.x, y + box.y, box.width, value, scale, words.tokens.size() <= most_numbered);
+      if (std::isnan(value))
+        draw_plain(svg, words.tokens[i], margin + box.x, y + box.y, box.width, colours.soft, false);
+      else
+        draw_valued(svg, words.tokens[i], margin + box.x, y + box.y, box.width, value, scale,
+                    words.tokens.size() <= most_numbered);
     }
     y += boxes.height + 4;
     description.append(description.empty() ? "" : "\n").append(text_of(words, language));
@@ -211,10 +222,10 @@ std::string attribution_svg(const Inspection& inspection, const std::string& nam
       const std::string facts[] = {sum, three_decimals(attribution.target), three_decimals(attribution.baseline),
                                    clean(attribution.baseline_name), three_decimals(attribution.completeness_error)};
       caption.insert(caption.begin(),
-                     chinese ? join("总和 ", facts[0], "；目标 ", facts[1], "，基线（", facts[3], "）", facts[2], "，完备性误差 ", facts[4], "，",
-                                    attribution.steps, " 步")
-                             : join("sum ", facts[0], "; target ", facts[1], ", at the baseline (", facts[3], ") ", facts[2],
-                                    ", completeness error ", facts[4], ", ", attribution.steps, " steps"));
+                     chinese ? join("总和 ", facts[0], "；目标 ", facts[1], "，基线（", facts[3], "）", facts[2],
+                                    "，完备性误差 ", facts[4], "，", attribution.steps, " 步")
+                             : join("sum ", facts[0], "; target ", facts[1], ", at the baseline (", facts[3], ") ",
+                                    facts[2], ", completeness error ", facts[4], ", ", attribution.steps, " steps"));
     }
   }
   return svg.finish(width, draw_caption(svg, caption, y, width), title, description);

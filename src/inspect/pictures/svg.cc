@@ -162,7 +162,8 @@ std::vector<std::string> caption_parts(const Inspection& inspection, bool names_
     parts.push_back(join(clean(inspection.model),
                          inspection.fingerprint.empty() ? "" : join(" (", clean(inspection.fingerprint), ")")));
   if (names_target && !inspection.target.empty())
-    parts.push_back(join(chinese ? "切断一条边的效应，对象：" : "effect of cutting an edge on: ", clean(inspection.target)));
+    parts.push_back(
+        join(chinese ? "切断一条边的效应，对象：" : "effect of cutting an edge on: ", clean(inspection.target)));
   if (!inspection.edits.empty()) {
     std::string list;
     for (const std::string& edit : inspection.edits)

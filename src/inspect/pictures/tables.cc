@@ -27,10 +27,11 @@ std::string json_token_fields(std::string_view text, const ShownToken& token) {
 std::string json_number(double value) { return nlohmann::json(value).dump(); }
 
 std::string json_attribution(const TokenAttribution& attribution, const std::string& values) {
-  return join("{\"name\":", json_string(attribution.name), ",\"unit\":", json_string(attribution.unit), ",\"target\":",
-              json_number(attribution.target), ",\"baseline\":", json_number(attribution.baseline), ",\"baseline_name\":",
-              json_string(attribution.baseline_name), ",\"completeness_error\":", json_number(attribution.completeness_error),
-              ",\"steps\":", attribution.steps, ",\n\"values\":", values, "}");
+  return join("{\"name\":", json_string(attribution.name), ",\"unit\":", json_string(attribution.unit),
+              ",\"target\":", json_number(attribution.target), ",\"baseline\":", json_number(attribution.baseline),
+              ",\"baseline_name\":", json_string(attribution.baseline_name),
+              ",\"completeness_error\":", json_number(attribution.completeness_error), ",\"steps\":", attribution.steps,
+              ",\n\"values\":", values, "}");
 }
 
 }  // namespace pictures
@@ -189,7 +190,8 @@ std::string csv_of_tokens(const Inspection& inspection) {
   out += "\r\n";
   for (std::size_t text = 0; text < inspection.texts.size(); ++text)
     for (std::size_t token = 0; token < inspection.texts[text].tokens.size(); ++token) {
-      out += join(field(inspection.texts[text].name), ",", token, ",", in_quotes(inspection.texts[text].tokens[token].text));
+      out += join(field(inspection.texts[text].name), ",", token, ",",
+                  in_quotes(inspection.texts[text].tokens[token].text));
       for (const TokenAttribution& attribution : inspection.attributions)
         out.append(",").append(attribution.values[text].empty() ? "" : number(attribution.values[text][token]));
       out += "\r\n";
@@ -239,8 +241,8 @@ std::string json_of(const Inspection& inspection) {
   out.append(",\n\"attentions\":").append(json_list(inspection.attentions, attention_json));
   out.append(",\n\"attributions\":").append(json_list(inspection.attributions, [](const TokenAttribution& attribution) {
     return json_attribution(attribution, json_list(attribution.values, [](const std::vector<float>& values) {
-      return values.empty() ? std::string("null") : values_json(values, {values.size()});
-    }));
+                              return values.empty() ? std::string("null") : values_json(values, {values.size()});
+                            }));
   }));
   out.append(",\n\"outcomes\":").append(json_list(inspection.outcomes, [](const Outcome& outcome) {
     return join("{", token_fields(outcome.token), ",\"base\":", json_number(outcome.base),

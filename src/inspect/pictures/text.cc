@@ -208,8 +208,12 @@ std::string pixels(double value) {
 
 std::string say(PictureLanguage language, std::string_view english) {
   static constexpr std::pair<std::string_view, std::string_view> spelled_out[] = {
-      {"write", "weight \u00D7 norm"}, {"first_order", "first-order effect"}, {"exact", "exact effect"},
-      {"integrated_gradients", "integrated gradients"}, {"gradient_input", "gradient \u00D7 input"}, {"value_zeroing", "value zeroing"}};
+      {"write", "weight \u00D7 norm"},
+      {"first_order", "first-order effect"},
+      {"exact", "exact effect"},
+      {"integrated_gradients", "integrated gradients"},
+      {"gradient_input", "gradient \u00D7 input"},
+      {"value_zeroing", "value zeroing"}};
   if (language == PictureLanguage::english) {
     for (const auto& [name, text] : spelled_out)
       if (name == english) return std::string(text);
@@ -280,7 +284,8 @@ namespace {
 // "cross rollout": an attention of all heads together, made by a method from the one of that name.
 std::string_view method_of(std::string_view attention) {
   for (const std::string_view method : {std::string_view("rollout"), std::string_view("value zeroing")})
-    if (attention.size() > method.size() && attention.ends_with(method) && attention[attention.size() - method.size() - 1] == ' ')
+    if (attention.size() > method.size() && attention.ends_with(method) &&
+        attention[attention.size() - method.size() - 1] == ' ')
       return method;
   return {};
 }
@@ -317,7 +322,8 @@ std::string place_text(PictureLanguage language, std::string_view attention, int
 
 bool of_all_heads(std::string_view attention) { return !method_of(attention).empty(); }
 
-std::string with_measure(PictureLanguage language, const std::string& place, std::string_view attention, std::string_view measure) {
+std::string with_measure(PictureLanguage language, const std::string& place, std::string_view attention,
+                         std::string_view measure) {
   if (of_all_heads(attention)) return place;
   return join(place, language == PictureLanguage::chinese ? "：" : ": ", say(language, clean(measure)));
 }

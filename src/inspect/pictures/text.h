@@ -44,6 +44,7 @@ std::string place_text(PictureLanguage language, std::string_view attention, int
 // Whether an attention is a method's own ("cross rollout"): of all heads together, and named after its only measure.
 bool of_all_heads(std::string_view attention);
 // "Cross-attention, layer 2, head 3: weight"; the measure is left out where the place says it.
-std::string with_measure(PictureLanguage language, const std::string& place, std::string_view attention, std::string_view measure);
+std::string with_measure(PictureLanguage language, const std::string& place, std::string_view attention,
+                         std::string_view measure);
 
 }  // namespace attend::pictures

@@ -38,10 +38,12 @@ std::string wall_svg(const Inspection& inspection, const std::string& attention_
   constexpr int least_labelled = 13;
   constexpr double label_size = 10, longest_label = 80;
   const bool labelled = longest <= most_labelled && attention.heads.size() <= most_labelled_heads;
-  const int size = std::max(static_cast<int>(std::max<std::size_t>(1, (target + places / 2) / places)), labelled ? least_labelled : 1);
+  const int size = std::max(static_cast<int>(std::max<std::size_t>(1, (target + places / 2) / places)),
+                            labelled ? least_labelled : 1);
   const auto widest_of = [&](std::span<const ShownToken> tokens) {
     double widest = 0;
-    for (const ShownToken& token : tokens) widest = std::max(widest, width_of(cut(shown(token.text), label_size, longest_label), label_size));
+    for (const ShownToken& token : tokens)
+      widest = std::max(widest, width_of(cut(shown(token.text), label_size, longest_label), label_size));
     return std::ceil(widest);
   };
   const double query_room = labelled ? widest_of(matrices[0].queries) + 8 : 0;
@@ -61,11 +63,12 @@ std::string wall_svg(const Inspection& inspection, const std::string& attention_
   for (int head : attention.heads) heading_width = std::max(heading_width, width_of(named("head", head), 12));
   const bool short_headings = heading_width > pitch_x - 8;
 
-  const std::string title = options.title.empty()
-                                ? with_measure(language, attention_text(language, attention_name), attention_name, measure)
-                                : clean(options.title);
-  const double width = std::ceil(
-      std::max(least_width, 2 * margin + label_width + query_room + pitch_x * static_cast<double>(attention.heads.size()) - 16 + key_room));
+  const std::string title =
+      options.title.empty() ? with_measure(language, attention_text(language, attention_name), attention_name, measure)
+                            : clean(options.title);
+  const double width =
+      std::ceil(std::max(least_width, 2 * margin + label_width + query_room +
+                                          pitch_x * static_cast<double>(attention.heads.size()) - 16 + key_room));
   Svg svg(options.theme);
   const Palette& colours = svg.colours();
   double y = draw_title(svg, title, width);
@@ -78,13 +81,15 @@ std::string wall_svg(const Inspection& inspection, const std::string& attention_
   // A name has the whole token in its tooltip where it was cut.
   const auto label = [&](double at_x, double at_y, const ShownToken& token, Anchor anchor, double turn) {
     const std::string full = shown(token.text), text = cut(full, label_size, longest_label);
-    svg.text(at_x, at_y, text, {label_size, token.special ? colours.soft : colours.ink, anchor, false, turn, text == full ? "" : full});
+    svg.text(at_x, at_y, text,
+             {label_size, token.special ? colours.soft : colours.ink, anchor, false, turn, text == full ? "" : full});
   };
   y += key_room;
   for (std::size_t h = 0; labelled && h < attention.heads.size(); ++h)
     for (std::size_t k = 0; k < matrices[0].columns(); ++k)
-      label(margin + label_width + query_room + pitch_x * static_cast<double>(h) + (static_cast<double>(k) + 0.5) * size + 3, y - 4,
-            matrices[0].keys[k], Anchor::start, -45);
+      label(margin + label_width + query_room + pitch_x * static_cast<double>(h) +
+                (static_cast<double>(k) + 0.5) * size + 3,
+            y - 4, matrices[0].keys[k], Anchor::start, -45);
 
   const auto& shades = ramp(options.theme, scale.is_signed);
   bool any_blocked = false, any_unknown = false;
@@ -92,8 +97,8 @@ std::string wall_svg(const Inspection& inspection, const std::string& attention_
     svg.text(margin + label_width - 12, centred(y + small_height / 2, 12), named("layer", attention.layers[l]),
              {12, colours.soft, Anchor::end, false, 0, {}});
     for (std::size_t q = 0; labelled && q < matrices[0].rows(); ++q)
-      label(margin + label_width + query_room - 5, centred(y + (static_cast<double>(q) + 0.5) * size, label_size), matrices[0].queries[q],
-            Anchor::end, 0);
+      label(margin + label_width + query_room - 5, centred(y + (static_cast<double>(q) + 0.5) * size, label_size),
+            matrices[0].queries[q], Anchor::end, 0);
     for (std::size_t h = 0; h < attention.heads.size(); ++h) {
       const std::size_t index = l * attention.heads.size() + h;
       const double x = margin + label_width + query_room + pitch_x * static_cast<double>(h);

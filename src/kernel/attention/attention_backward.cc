@@ -46,9 +46,9 @@ struct Backward {
 
 std::int64_t BackwardScratch(const AttentionCall& call, std::int64_t most_rows) {
   const std::int64_t queries = rounded_up(call.head_dim, 16), values = rounded_up(call.value_dim, 16);
-  return 2 * rounded_up(most_rows, 16) + backward_keys * (3 * queries + 2 * values) + block_rows * (3 * queries + 2 * values) +
-         (3 * block_rows + 4) * score_stride + block_keys + queries + values + 2 * relative_floats(call, most_rows) +
-         static_cast<std::int64_t>(call.edits.size()) + 33 * 16;
+  return 2 * rounded_up(most_rows, 16) + backward_keys * (3 * queries + 2 * values) +
+         block_rows * (3 * queries + 2 * values) + (3 * block_rows + 4) * score_stride + block_keys + queries + values +
+         2 * relative_floats(call, most_rows) + static_cast<std::int64_t>(call.edits.size()) + 33 * 16;
 }
 
 HWY_INLINE float* target_row(const MutableHeadsView& view, std::int64_t row, std::int64_t head) {
@@ -60,7 +60,8 @@ HWY_INLINE void add_row(const float* HWY_RESTRICT from, std::int64_t width, floa
   const Tag d;
   const Vector factors = hn::Set(d, factor);
   std::int64_t x = 0;
-  for (; x + lanes <= width; x += lanes) hn::StoreU(hn::MulAdd(factors, hn::LoadU(d, from + x), hn::LoadU(d, to + x)), d, to + x);
+  for (; x + lanes <= width; x += lanes)
+    hn::StoreU(hn::MulAdd(factors, hn::LoadU(d, from + x), hn::LoadU(d, to + x)), d, to + x);
   for (; x < width; ++x) to[x] += from[x] * factor;
 }
 
@@ -81,7 +82,9 @@ HWY_INLINE void fill(float* to, std::int64_t size, float value) {
 
 // What dropout makes of a locked weight.
 HWY_INLINE float dropped_lock(const AttentionJob& job, const LockedScore& lock) {
-  if (job.drop_below != 0 && dropout_drops(job.call->dropout.seed, lock.item, lock.head, lock.query, lock.key, job.drop_below)) return 0;
+  if (job.drop_below != 0 &&
+      dropout_drops(job.call->dropout.seed, lock.item, lock.head, lock.query, lock.key, job.drop_below))
+    return 0;
   return lock.weight * job.kept_factor;
 }
 
@@ -94,7 +97,8 @@ inline HWY_NOINLINE void take_out_locks(Backward& work, std::int64_t row, std::i
   const RowLocks locks = locks_of(*context.job, context.unit->item, head, query);
   if (locks.scores.empty()) return;
   const HeadsView& gradient = work.gradients->output_gradient;
-  const float* from = gradient.data + (context.item->query_begin + query) * gradient.row_stride + head * gradient.head_stride;
+  const float* from =
+      gradient.data + (context.item->query_begin + query) * gradient.row_stride + head * gradient.head_stride;
   for (const LockedScore& lock : locks.scores) {
     const float weight = dropped_lock(*context.job, lock);
     if (weight == 0) continue;
@@ -105,7 +109,8 @@ inline HWY_NOINLINE void take_out_locks(Backward& work, std::int64_t row, std::i
   work.deltas[r] = locks.all() ? 0 : work.deltas[r] / static_cast<float>(1 - locks.sum);
 }
 
-void prepare(const AttentionJob& job, const AttentionGradients& gradients, const AttentionUnit& unit, float* scratch, Backward& work) {
+void prepare(const AttentionJob& job, const AttentionGradients& gradients, const AttentionUnit& unit, float* scratch,
+             Backward& work) {
   const AttentionCall& call = *job.call;
   ScoreContext& context = work.context;
   context.job = &job;
@@ -150,7 +155,8 @@ void prepare(const AttentionJob& job, const AttentionGradients& gradients, const
     }
   }
   for (std::int64_t r = 0; r < rows; ++r) {
-    const std::int64_t head = context.head(unit.row_begin + r), row = context.item->query_begin + context.query(unit.row_begin + r);
+    const std::int64_t head = context.head(unit.row_begin + r),
+                       row = context.item->query_begin + context.query(unit.row_begin + r);
     const float log_sum = call.log_sum_exp[row * call.query_heads + head];
     // A row that saw nothing gets weights exp(-infinity) = 0 throughout.
     work.log_sums[r] = log_sum == minus_infinity ? -minus_infinity : log_sum * log2_e;
@@ -183,9 +189,10 @@ void load_rows(Backward& work, std::int64_t row, std::int64_t count, bool want_k
   const std::int64_t padded = rounded_up(count, lanes);
   for (std::int64_t r = 0; r < padded; ++r) {
     work.query_pointers[r] = r < count ? query_row(context, row + r) : work.zeros;
-    work.output_pointers[r] = r < count ? gradient.data + (context.item->query_begin + context.query(row + r)) * gradient.row_stride +
-                                              context.head(row + r) * gradient.head_stride
-                                        : work.zeros;
+    work.output_pointers[r] =
+        r < count ? gradient.data + (context.item->query_begin + context.query(row + r)) * gradient.row_stride +
+                        context.head(row + r) * gradient.head_stride
+                  : work.zeros;
   }
   for (std::int64_t r = 0; r < padded; r += lanes) {
     transpose_rows(work.query_pointers + r, call.head_dim, context.job->scale, work.queries_across + r, block_rows);
@@ -199,8 +206,8 @@ void load_rows(Backward& work, std::int64_t row, std::int64_t count, bool want_k
 }
 
 // weights: scores become P; slopes: dP becomes dS.
-HWY_INLINE void differentiate_row(float* HWY_RESTRICT weights, float* HWY_RESTRICT slopes, std::int64_t begin, std::int64_t end,
-                                  float log_sum, float delta) {
+HWY_INLINE void differentiate_row(float* HWY_RESTRICT weights, float* HWY_RESTRICT slopes, std::int64_t begin,
+                                  std::int64_t end, float log_sum, float delta) {
   const Tag d;
   const Vector log2 = hn::Set(d, log2_e), shift = hn::Set(d, log_sum), mean = hn::Set(d, delta), zero = hn::Zero(d);
   for (std::int64_t j = begin; j < end; j += lanes) {
@@ -212,8 +219,9 @@ HWY_INLINE void differentiate_row(float* HWY_RESTRICT weights, float* HWY_RESTRI
 }
 
 // The same with dropout, which forward applied to the weights after their sum.
-HWY_INLINE void differentiate_dropped_row(float* HWY_RESTRICT weights, float* HWY_RESTRICT slopes, std::int64_t begin, std::int64_t end,
-                                          float log_sum, float delta, const std::uint32_t* words, int bits, const AttentionJob& job) {
+HWY_INLINE void differentiate_dropped_row(float* HWY_RESTRICT weights, float* HWY_RESTRICT slopes, std::int64_t begin,
+                                          std::int64_t end, float log_sum, float delta, const std::uint32_t* words,
+                                          int bits, const AttentionJob& job) {
   const Tag d;
   const Vector log2 = hn::Set(d, log2_e), shift = hn::Set(d, log_sum), mean = hn::Set(d, delta), zero = hn::Zero(d);
   const Vector factor = hn::Set(d, job.kept_factor);
@@ -230,7 +238,8 @@ HWY_INLINE void differentiate_dropped_row(float* HWY_RESTRICT weights, float* HW
 void differentiate_rules(Backward& work, const Rectangle& at, std::int64_t r, bool want_key) {
   const ScoreContext& context = work.context;
   const AttentionCall& call = *context.call;
-  const std::int64_t row = at.row + r, head = context.head(row), query = context.query(row), end = smaller(at.end, at.keys);
+  const std::int64_t row = at.row + r, head = context.head(row), query = context.query(row),
+                     end = smaller(at.end, at.keys);
   float* HWY_RESTRICT slopes = work.slopes + r * score_stride;
   for_edits(context, head, query, at.key, at.begin, end, [slopes](const ScoreEdit& edit, std::int64_t j) {
     if (edit.kind == ScoreEdit::Kind::set) slopes[j] = 0;
@@ -244,15 +253,17 @@ void differentiate_rules(Backward& work, const Rectangle& at, std::int64_t r, bo
     const RelativeBias& relative = call.rules.relative;
     const auto last = static_cast<std::int64_t>(relative.buckets.size()) - 1;
     for (std::int64_t j = at.begin; j < end; ++j) {
-      std::int64_t step = key_position(*context.item, at.key + j) - query_position(*context.item, query) - relative.first_distance;
+      std::int64_t step =
+          key_position(*context.item, at.key + j) - query_position(*context.item, query) - relative.first_distance;
       step = step < 0 ? 0 : step > last ? last : step;
-      work.gradients->relative_table[relative.buckets[static_cast<std::size_t>(step)] * call.query_heads + head] += slopes[j];
+      work.gradients->relative_table[relative.buckets[static_cast<std::size_t>(step)] * call.query_heads + head] +=
+          slopes[j];
     }
   }
   if (want_key && work.gradients->bias != nullptr) {
     const ScoreBias& bias = call.rules.bias;
-    float* to = work.gradients->bias + context.unit->item * bias.item_stride + head * bias.head_stride + query * bias.query_stride +
-                at.key * bias.key_stride;
+    float* to = work.gradients->bias + context.unit->item * bias.item_stride + head * bias.head_stride +
+                query * bias.query_stride + at.key * bias.key_stride;
     for (std::int64_t j = at.begin; j < end; ++j) to[j * bias.key_stride] += slopes[j];
   }
   if (work.cap_slopes != nullptr)
@@ -272,7 +283,8 @@ void rebuild(const Backward& work, const Rectangle& at, std::int64_t r) {
 
 // Adds to the sums of keys and values. Row r of the block sees columns [begins[r], ends[r]) and has zeros elsewhere; both
 // ends never fall from row to row, so the rows that see a few keys are neighbours.
-void add_to_keys(const Backward& work, const Rectangle& at, const std::int64_t* begins, const std::int64_t* ends, bool split) {
+void add_to_keys(const Backward& work, const Rectangle& at, const std::int64_t* begins, const std::int64_t* ends,
+                 bool split) {
   const AttentionCall& call = *work.context.call;
   const std::int64_t end = smaller(at.end, at.keys), step = split ? 2 * part_rows : end - at.begin;
   std::int64_t first = 0, last = 0;
@@ -282,17 +294,21 @@ void add_to_keys(const Backward& work, const Rectangle& at, const std::int64_t* 
     while (last < at.rows && begins[last] < j + keys) ++last;
     if (first >= last) continue;
     const std::int64_t from = first * score_stride + j;
-    multiply<Left::columns, true>(keys, work.value_columns, last - first, work.weights + from, score_stride, work.outputs_down, at.rows,
-                                  first, work.value_sums + j * work.value_columns, work.value_columns);
-    multiply<Left::columns, true>(keys, work.query_columns, last - first, work.slopes + from, score_stride, work.queries_down, at.rows,
-                                  first, work.key_sums + j * work.query_columns, work.query_columns);
+    multiply<Left::columns, true>(keys, work.value_columns, last - first, work.weights + from, score_stride,
+                                  work.outputs_down, at.rows, first, work.value_sums + j * work.value_columns,
+                                  work.value_columns);
+    multiply<Left::columns, true>(keys, work.query_columns, last - first, work.slopes + from, score_stride,
+                                  work.queries_down, at.rows, first, work.key_sums + j * work.query_columns,
+                                  work.query_columns);
   }
   if (!work.outputs_healthy)
-    mend_spoiled<Left::columns>(end - at.begin, at.rows, work.weights + at.begin, score_stride, work.output_pointers, call.value_dim, 1.0f,
-                                work.value_sums + at.begin * work.value_columns, work.value_columns);
+    mend_spoiled<Left::columns>(end - at.begin, at.rows, work.weights + at.begin, score_stride, work.output_pointers,
+                                call.value_dim, 1.0f, work.value_sums + at.begin * work.value_columns,
+                                work.value_columns);
   if (!work.queries_healthy)
-    mend_spoiled<Left::columns>(end - at.begin, at.rows, work.slopes + at.begin, score_stride, work.query_pointers, call.head_dim,
-                                work.context.job->scale, work.key_sums + at.begin * work.query_columns, work.query_columns);
+    mend_spoiled<Left::columns>(end - at.begin, at.rows, work.slopes + at.begin, score_stride, work.query_pointers,
+                                call.head_dim, work.context.job->scale, work.key_sums + at.begin * work.query_columns,
+                                work.query_columns);
 }
 
 // Adds dS K of a rectangle whose first row is row r of the block.
@@ -301,14 +317,15 @@ void add_to_queries(const Backward& work, const Rectangle& at, std::int64_t r) {
   const AttentionCall& call = *context.call;
   const std::int64_t keys = smaller(at.end, at.keys) - at.begin;
   const float* slopes = work.slopes + r * score_stride + at.begin;
-  multiply<Left::score_rows, false>(at.rows, work.query_columns, keys, slopes, 0, work.keys_down, at.keys, at.begin, work.query_sums,
-                                    work.query_columns);
+  multiply<Left::score_rows, false>(at.rows, work.query_columns, keys, slopes, 0, work.keys_down, at.keys, at.begin,
+                                    work.query_sums, work.query_columns);
   if (!work.keys_healthy)
-    mend_spoiled<Left::score_rows>(at.rows, keys, slopes, 0, work.key_pointers + at.begin, call.head_dim, 1.0f, work.query_sums,
-                                   work.query_columns);
+    mend_spoiled<Left::score_rows>(at.rows, keys, slopes, 0, work.key_pointers + at.begin, call.head_dim, 1.0f,
+                                   work.query_sums, work.query_columns);
   for (std::int64_t i = 0; i < at.rows; ++i)
     add_row(work.query_sums + i * work.query_columns, call.head_dim, context.job->scale,
-            target_row(work.gradients->query, context.item->query_begin + context.query(at.row + i), context.head(at.row + i)));
+            target_row(work.gradients->query, context.item->query_begin + context.query(at.row + i),
+                       context.head(at.row + i)));
 }
 
 void run_block(Backward& work, const Rectangle& at, bool want_query, bool want_key) {
@@ -327,8 +344,8 @@ void run_block(Backward& work, const Rectangle& at, bool want_query, bool want_k
   }
   if (context.job->drop_below == 0) {
     for (std::int64_t r = 0; r < at.rows; ++r)
-      differentiate_row(work.weights + r * score_stride, work.slopes + r * score_stride, begins[r], ends[r], work.log_sums[first + r],
-                        work.deltas[first + r]);
+      differentiate_row(work.weights + r * score_stride, work.slopes + r * score_stride, begins[r], ends[r],
+                        work.log_sums[first + r], work.deltas[first + r]);
   } else {
     for_dropped_rows(context, at, work.words, [&](std::int64_t r, const std::uint32_t* words, int bits) HWY_ATTR {
       differentiate_dropped_row(work.weights + r * score_stride, work.slopes + r * score_stride, begins[r], ends[r],
@@ -345,7 +362,8 @@ void run_block(Backward& work, const Rectangle& at, bool want_query, bool want_k
   }
   for (std::int64_t r = 0; r < at.rows && context.locked; ++r) {
     // A locked weight carries gradient to its value only.
-    const RowLocks locks = locks_of(*context.job, context.unit->item, context.head(at.row + r), context.query(at.row + r));
+    const RowLocks locks =
+        locks_of(*context.job, context.unit->item, context.head(at.row + r), context.query(at.row + r));
     for (const LockedScore& lock : locks.scores)
       if (lock.key >= at.key + begins[r] && lock.key < at.key + ends[r])
         work.weights[r * score_stride + lock.key - at.key] = dropped_lock(*context.job, lock);
@@ -364,7 +382,8 @@ void run_block(Backward& work, const Rectangle& at, bool want_query, bool want_k
   }
 }
 
-void BackwardPartOf(const AttentionJob& job, const AttentionGradients& gradients, const BackwardPart& part, float* scratch) {
+void BackwardPartOf(const AttentionJob& job, const AttentionGradients& gradients, const BackwardPart& part,
+                    float* scratch) {
   const AttentionCall& call = *job.call;
   const bool want_query = part.want_query && gradients.query.data != nullptr;
   Backward work;
@@ -394,7 +413,8 @@ void BackwardPartOf(const AttentionJob& job, const AttentionGradients& gradients
       if (gradients.key.data != nullptr)
         add_row(work.key_sums + j * work.query_columns, call.head_dim, 1.0f, target_row(gradients.key, row, key_head));
       if (gradients.value.data != nullptr)
-        add_row(work.value_sums + j * work.value_columns, call.value_dim, 1.0f, target_row(gradients.value, row, key_head));
+        add_row(work.value_sums + j * work.value_columns, call.value_dim, 1.0f,
+                target_row(gradients.value, row, key_head));
     }
   }
   if (!part.want_key || work.distances == nullptr) return;
@@ -405,8 +425,8 @@ void BackwardPartOf(const AttentionJob& job, const AttentionGradients& gradients
     for (std::int64_t step = 0; step < context.relative_size; ++step) {
       std::int64_t at = step + context.relative_first + shift;
       at = at < 0 ? 0 : at > last ? last : at;
-      gradients.relative_table[relative.buckets[static_cast<std::size_t>(at)] * call.query_heads + part.unit.head_begin + h] +=
-          work.distances[h * context.relative_size + step];
+      gradients.relative_table[relative.buckets[static_cast<std::size_t>(at)] * call.query_heads +
+                               part.unit.head_begin + h] += work.distances[h * context.relative_size + step];
     }
 }
 
@@ -426,7 +446,8 @@ std::int64_t backward_scratch(const AttentionCall& call, std::int64_t most_rows)
   using namespace attention;
   return HWY_DYNAMIC_DISPATCH(BackwardScratch)(call, most_rows);
 }
-void backward_part(const AttentionJob& job, const AttentionGradients& gradients, const BackwardPart& part, float* scratch) {
+void backward_part(const AttentionJob& job, const AttentionGradients& gradients, const BackwardPart& part,
+                   float* scratch) {
   using namespace attention;
   HWY_DYNAMIC_DISPATCH(BackwardPartOf)(job, gradients, part, scratch);
 }

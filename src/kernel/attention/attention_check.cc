@@ -19,9 +19,8 @@ constexpr const char* here = "attention";
 
 void check_sizes(const AttentionCall& call) {
   if (call.query_heads <= 0 || call.key_heads <= 0 || call.head_dim <= 0 || call.value_dim <= 0)
-    refuse(ErrorKind::shape,
-           join("query_heads ", call.query_heads, ", key_heads ", call.key_heads, ", head_dim ", call.head_dim, ", value_dim ",
-                call.value_dim, ", but all must be positive"));
+    refuse(ErrorKind::shape, join("query_heads ", call.query_heads, ", key_heads ", call.key_heads, ", head_dim ",
+                                  call.head_dim, ", value_dim ", call.value_dim, ", but all must be positive"));
   if (call.query_heads % call.key_heads != 0)
     refuse(ErrorKind::shape, join("query has ", call.query_heads, " heads and key has ", call.key_heads),
            "query heads must be a multiple of key heads");
@@ -56,10 +55,12 @@ void check_items(const AttentionCall& call, Wanted wanted) {
   for (std::size_t index = 0; index < call.items.size(); ++index) {
     const AttentionItem& item = call.items[index];
     if (item.query_begin < 0 || item.queries < 0 || item.key_begin < 0 || item.keys < 0)
-      refuse(ErrorKind::shape, join("item ", index, " has query_begin ", item.query_begin, ", queries ", item.queries,
-                                    ", key_begin ", item.key_begin, ", keys ", item.keys, ", but none may be negative"));
+      refuse(ErrorKind::shape,
+             join("item ", index, " has query_begin ", item.query_begin, ", queries ", item.queries, ", key_begin ",
+                  item.key_begin, ", keys ", item.keys, ", but none may be negative"));
     if (wanted == Wanted::output && (item.key_pages == nullptr) != (item.value_pages == nullptr))
-      refuse(ErrorKind::argument, join("item ", index, " has pages for only one of key and value"), "set both or neither");
+      refuse(ErrorKind::argument, join("item ", index, " has pages for only one of key and value"),
+             "set both or neither");
     if (item.key_pages != nullptr) {
       if (call.page_rows <= 0)
         refuse(ErrorKind::argument, join("item ", index, " has pages, but page_rows is ", call.page_rows));
@@ -74,34 +75,42 @@ void check_items(const AttentionCall& call, Wanted wanted) {
     refuse(ErrorKind::argument, "query or output has no data");
   if (some_view_keys && (call.key.data == nullptr || (wanted == Wanted::output && call.value.data == nullptr)))
     refuse(ErrorKind::argument, "key or value has no data", "set the views, or pages for every item");
-  if (overlap(call.items, [](const AttentionItem& item) { return item.query_begin; },
-              [](const AttentionItem& item) { return item.queries; }))
+  if (overlap(
+          call.items, [](const AttentionItem& item) { return item.query_begin; },
+          [](const AttentionItem& item) { return item.queries; }))
     refuse(ErrorKind::argument, "two items share query rows", "give every item query rows of its own");
 }
 
 void check_mask_rule(const AttentionCall& call, const MaskRule& rule) {
   if (const auto* window = std::get_if<WindowRule>(&rule)) {
     if (window->before < 0 || window->after < 0)
-      refuse(ErrorKind::argument, join("window before ", window->before, ", after ", window->after, ", but none may be negative"));
+      refuse(ErrorKind::argument,
+             join("window before ", window->before, ", after ", window->after, ", but none may be negative"));
   } else if (const auto* lengths = std::get_if<KeyLengthsRule>(&rule)) {
     if (lengths->lengths.size() != call.items.size())
-      refuse(ErrorKind::shape, join("key lengths has ", lengths->lengths.size(), " entries for ", call.items.size(), " items"));
+      refuse(ErrorKind::shape,
+             join("key lengths has ", lengths->lengths.size(), " entries for ", call.items.size(), " items"));
   } else if (const auto* prefix = std::get_if<PrefixRule>(&rule)) {
     if (prefix->lengths.size() != call.items.size())
-      refuse(ErrorKind::shape, join("prefix has ", prefix->lengths.size(), " entries for ", call.items.size(), " items"));
+      refuse(ErrorKind::shape,
+             join("prefix has ", prefix->lengths.size(), " entries for ", call.items.size(), " items"));
   } else if (const auto* documents = std::get_if<DocumentRule>(&rule)) {
     for (const AttentionItem& item : call.items) {
       const std::int64_t query_end = item.query_begin + item.queries;
       const std::int64_t key_end = item.key_pages != nullptr ? item.keys : item.key_begin + item.keys;
       if (static_cast<std::int64_t>(documents->query_documents.size()) < query_end ||
           static_cast<std::int64_t>(documents->key_documents.size()) < key_end)
-        refuse(ErrorKind::shape, join("documents are given for ", documents->query_documents.size(), " queries and ",
-                                      documents->key_documents.size(), " keys, but an item reaches to ", query_end, " and ", key_end));
+        refuse(ErrorKind::shape,
+               join("documents are given for ", documents->query_documents.size(), " queries and ",
+                    documents->key_documents.size(), " keys, but an item reaches to ", query_end, " and ", key_end));
     }
   } else if (const auto* blocks = std::get_if<BlockRule>(&rule)) {
-    if (blocks->block <= 0 || blocks->columns <= 0 || blocks->allowed.size() % static_cast<std::size_t>(blocks->columns) != 0)
-      refuse(ErrorKind::shape, join("block rule has block ", blocks->block, ", columns ", blocks->columns, " and ",
-                                    blocks->allowed.size(), " cells"), "block and columns must be positive, cells rows * columns");
+    if (blocks->block <= 0 || blocks->columns <= 0 ||
+        blocks->allowed.size() % static_cast<std::size_t>(blocks->columns) != 0)
+      refuse(ErrorKind::shape,
+             join("block rule has block ", blocks->block, ", columns ", blocks->columns, " and ",
+                  blocks->allowed.size(), " cells"),
+             "block and columns must be positive, cells rows * columns");
   } else if (const auto* dense = std::get_if<DenseRule>(&rule)) {
     if (dense->allowed == nullptr) refuse(ErrorKind::argument, "dense rule has no data");
   }
@@ -129,15 +138,18 @@ void check_requests(const AttentionCall& call) {
   const auto items = static_cast<std::int64_t>(call.items.size());
   for (const MatrixRequest& request : call.matrices)
     if (request.item < 0 || request.item >= items || request.head < 0 || request.head >= call.query_heads)
-      refuse(ErrorKind::argument, join("a matrix is asked for item ", request.item, " head ", request.head, " of ", items,
-                                       " items and ", call.query_heads, " heads"));
+      refuse(ErrorKind::argument, join("a matrix is asked for item ", request.item, " head ", request.head, " of ",
+                                       items, " items and ", call.query_heads, " heads"));
   for (const ScoreEdit& edit : call.edits) {
-    if (edit.item < -1 || edit.item >= items || edit.head < -1 || edit.head >= call.query_heads || edit.query < -1 || edit.key < -1)
-      refuse(ErrorKind::argument, join("an edit names item ", edit.item, " head ", edit.head, " query ", edit.query, " key ",
-                                       edit.key, " of ", items, " items and ", call.query_heads, " heads"));
+    if (edit.item < -1 || edit.item >= items || edit.head < -1 || edit.head >= call.query_heads || edit.query < -1 ||
+        edit.key < -1)
+      refuse(ErrorKind::argument, join("an edit names item ", edit.item, " head ", edit.head, " query ", edit.query,
+                                       " key ", edit.key, " of ", items, " items and ", call.query_heads, " heads"));
     if ((edit.query_end != 0 && edit.query_end <= edit.query) || (edit.key_end != 0 && edit.key_end <= edit.key))
-      refuse(ErrorKind::argument, join("an edit names queries ", edit.query, " to ", edit.query_end, " and keys ", edit.key, " to ",
-                                       edit.key_end, ", but an end lies before its begin"), "ends are exclusive; 0 is one alone");
+      refuse(ErrorKind::argument,
+             join("an edit names queries ", edit.query, " to ", edit.query_end, " and keys ", edit.key, " to ",
+                  edit.key_end, ", but an end lies before its begin"),
+             "ends are exclusive; 0 is one alone");
     if (edit.kind != ScoreEdit::Kind::forbid && std::isnan(edit.value))
       refuse(ErrorKind::numeric, "an edit has value NaN");
     if (edit.kind == ScoreEdit::Kind::lock && !(edit.value >= 0 && edit.value <= 1))
@@ -167,7 +179,8 @@ void index_edits(AttentionJob& job) {
   job.edit_order.resize(edits.size());
   std::vector<std::int32_t> next = job.edit_begins;
   for (std::size_t i = 0; i < edits.size(); ++i)
-    job.edit_order[static_cast<std::size_t>(next[static_cast<std::size_t>(edits[i].item + 1)]++)] = static_cast<std::int32_t>(i);
+    job.edit_order[static_cast<std::size_t>(next[static_cast<std::size_t>(edits[i].item + 1)]++)] =
+        static_cast<std::int32_t>(i);
 }
 
 // What the mask lets each query of an item see, row by row.
@@ -197,7 +210,8 @@ class VisibleKeys {
 };
 
 template <typename Use>
-void for_named_keys(const ScoreEdit& edit, const AttentionItem& item, std::int64_t query, KeyRange within, const Use& use) {
+void for_named_keys(const ScoreEdit& edit, const AttentionItem& item, std::int64_t query, KeyRange within,
+                    const Use& use) {
   const KeyRange range = named_keys(edit, item, query, within.begin, within.end);
   for (std::int64_t key = range.begin; key < range.end; ++key)
     if (item.key_positions == nullptr || names_key(edit, item, query, key)) use(key);
@@ -234,19 +248,24 @@ void lock_row(AttentionJob& job, std::int64_t item_index, std::int64_t head, std
   if (kept == first) return;
   double sum = 0;
   for (std::size_t i = first; i < kept; ++i) sum += static_cast<double>(job.locks[i].weight);
-  const auto where = [&] { return join("item ", item_index, " head ", head, " query position ", query_position(item, query)); };
+  const auto where = [&] {
+    return join("item ", item_index, " head ", head, " query position ", query_position(item, query));
+  };
   if (sum > 1 + lock_tolerance)
-    refuse(ErrorKind::argument, join(where(), ": the locked weights sum to ", sum, ", more than 1"), "lock them to less");
+    refuse(ErrorKind::argument, join(where(), ": the locked weights sum to ", sum, ", more than 1"),
+           "lock them to less");
   std::int64_t left = -static_cast<std::int64_t>(kept - first);
   for (std::int64_t key = seen.begin; key < seen.end; ++key) left += visible[key];
   if (sum < 1 - lock_tolerance && left == 0 && call.rules.sinks.empty())
-    refuse(ErrorKind::argument, join(where(), ": the locked weights sum to ", sum, " and there is no other key to share the rest with"),
+    refuse(ErrorKind::argument,
+           join(where(), ": the locked weights sum to ", sum, " and there is no other key to share the rest with"),
            "leave this query out, or lock the weights to a sum of 1");
 }
 
 void find_locks(AttentionJob& job) {
   const AttentionCall& call = *job.call;
-  if (std::none_of(call.edits.begin(), call.edits.end(), [](const ScoreEdit& edit) { return edit.kind == ScoreEdit::Kind::lock; }))
+  if (std::none_of(call.edits.begin(), call.edits.end(),
+                   [](const ScoreEdit& edit) { return edit.kind == ScoreEdit::Kind::lock; }))
     return;
   std::vector<const ScoreEdit*> edits;
   for (std::int64_t index = 0; index < static_cast<std::int64_t>(call.items.size()); ++index) {
@@ -255,7 +274,9 @@ void find_locks(AttentionJob& job) {
       edits.clear();
       bool locks = false;
       for_edits_of_item(job, index, [&](std::int32_t, const ScoreEdit& edit) {
-        if ((edit.kind != ScoreEdit::Kind::lock && edit.kind != ScoreEdit::Kind::forbid) || (edit.head != -1 && edit.head != head)) return;
+        if ((edit.kind != ScoreEdit::Kind::lock && edit.kind != ScoreEdit::Kind::forbid) ||
+            (edit.head != -1 && edit.head != head))
+          return;
         edits.push_back(&edit);
         locks |= edit.kind == ScoreEdit::Kind::lock;
       });
@@ -284,7 +305,8 @@ AttentionJob make_job(const AttentionCall& call) {
   AttentionJob job;
   job.call = &call;
   job.group = call.query_heads / call.key_heads;
-  job.scale = call.rules.scale != 0 ? call.rules.scale : static_cast<float>(1 / std::sqrt(static_cast<double>(call.head_dim)));
+  job.scale =
+      call.rules.scale != 0 ? call.rules.scale : static_cast<float>(1 / std::sqrt(static_cast<double>(call.head_dim)));
   job.plain_scores = call.rules.soft_cap == 0 && call.rules.slopes.empty() && call.rules.relative.table == nullptr &&
                      call.rules.bias.data == nullptr && call.edits.empty();
   job.drop_below = static_cast<std::uint32_t>(std::lround(static_cast<double>(call.dropout.probability) * 65536));
@@ -299,7 +321,8 @@ RowLocks locks_of(const AttentionJob& job, std::int64_t item, std::int64_t head,
   const auto before = [](const LockedScore& a, const LockedScore& b) {
     return a.item != b.item ? a.item < b.item : a.head != b.head ? a.head < b.head : a.query < b.query;
   };
-  const auto [first, last] = std::equal_range(job.locks.begin(), job.locks.end(), LockedScore{item, head, query, 0, 0}, before);
+  const auto [first, last] =
+      std::equal_range(job.locks.begin(), job.locks.end(), LockedScore{item, head, query, 0, 0}, before);
   RowLocks row{{first, last}, 0};
   for (const LockedScore& lock : row.scores) row.sum += static_cast<double>(lock.weight);
   if (row.sum > 1 - lock_tolerance) row.sum = 1;
@@ -312,7 +335,9 @@ bool asks_for_scores(const AttentionJob& job, std::int64_t item, std::int64_t he
   for (const std::int64_t list : {std::int64_t{0}, item + 1})
     for (const std::int32_t index : job.edits_of(list)) {
       const ScoreEdit& edit = job.call->edits[static_cast<std::size_t>(index)];
-      if ((edit.head == -1 || edit.head == head) && names_some_query(edit, job.call->items[static_cast<std::size_t>(item)])) return true;
+      if ((edit.head == -1 || edit.head == head) &&
+          names_some_query(edit, job.call->items[static_cast<std::size_t>(item)]))
+        return true;
     }
   return false;
 }
@@ -373,18 +398,21 @@ void check_weights(const AttentionCall& forward, std::span<const WeightsTile> ti
   const auto items = static_cast<std::int64_t>(forward.items.size());
   for (const WeightsTile& tile : tiles) {
     if (tile.item < 0 || tile.item >= items || tile.head < 0 || tile.head >= forward.query_heads)
-      refuse(ErrorKind::argument, join("a tile is asked for item ", tile.item, " head ", tile.head, " of ", items, " items and ",
-                                       forward.query_heads, " heads"));
+      refuse(ErrorKind::argument, join("a tile is asked for item ", tile.item, " head ", tile.head, " of ", items,
+                                       " items and ", forward.query_heads, " heads"));
     const AttentionItem& item = forward.items[static_cast<std::size_t>(tile.item)];
-    if (tile.query_begin < 0 || tile.query_end < tile.query_begin || tile.query_end > item.queries || tile.key_begin < 0 ||
-        tile.key_end < tile.key_begin || tile.key_end > item.keys)
-      refuse(ErrorKind::argument, join("a tile has queries ", tile.query_begin, " to ", tile.query_end, " and keys ", tile.key_begin, " to ",
-                                       tile.key_end),
+    if (tile.query_begin < 0 || tile.query_end < tile.query_begin || tile.query_end > item.queries ||
+        tile.key_begin < 0 || tile.key_end < tile.key_begin || tile.key_end > item.keys)
+      refuse(ErrorKind::argument,
+             join("a tile has queries ", tile.query_begin, " to ", tile.query_end, " and keys ", tile.key_begin, " to ",
+                  tile.key_end),
              join("item ", tile.item, " has ", item.queries, " queries and ", item.keys, " keys"));
     if (tile.row_stride != 0 && tile.row_stride < tile.key_end - tile.key_begin)
-      refuse(ErrorKind::argument, join("a tile of ", tile.key_end - tile.key_begin, " keys has row stride ", tile.row_stride),
+      refuse(ErrorKind::argument,
+             join("a tile of ", tile.key_end - tile.key_begin, " keys has row stride ", tile.row_stride),
              "0 for none, or at least its keys");
-    const bool locks = std::any_of(forward.edits.begin(), forward.edits.end(), [](const ScoreEdit& edit) { return edit.kind == ScoreEdit::Kind::lock; });
+    const bool locks = std::any_of(forward.edits.begin(), forward.edits.end(),
+                                   [](const ScoreEdit& edit) { return edit.kind == ScoreEdit::Kind::lock; });
     if ((tile.weights != nullptr || locks) && forward.log_sum_exp == nullptr)
       refuse(ErrorKind::argument, "weights are asked for, but log_sum_exp is missing", "set it in the forward call");
   }
@@ -394,7 +422,8 @@ void check_backward(const AttentionCall& forward, const AttentionGradients& grad
   check_forward(forward);
   for (std::size_t index = 0; index < forward.items.size(); ++index)
     if (forward.items[index].key_pages != nullptr)
-      refuse(ErrorKind::argument, join("item ", index, " of a backward call has pages"), "train with keys and values in views");
+      refuse(ErrorKind::argument, join("item ", index, " of a backward call has pages"),
+             "train with keys and values in views");
   if (forward.log_sum_exp == nullptr && !forward.items.empty())
     refuse(ErrorKind::argument, "log_sum_exp is missing in a backward call", "set it in the forward call");
   if (gradients.output_gradient.data == nullptr && !forward.items.empty())

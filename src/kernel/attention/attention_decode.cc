@@ -31,8 +31,8 @@ struct Decode {
 };
 
 std::int64_t DecodeScratch(const AttentionCall& call) {
-  return decode_rows * (rounded_up(call.head_dim, 16) + part_stride + rounded_up(call.value_dim, 16)) + 4 * score_stride +
-         block_keys + 2 * decode_part_keys + relative_floats(call, decode_rows) +
+  return decode_rows * (rounded_up(call.head_dim, 16) + part_stride + rounded_up(call.value_dim, 16)) +
+         4 * score_stride + block_keys + 2 * decode_part_keys + relative_floats(call, decode_rows) +
          (call.statistics != nullptr ? decode_rows * part_stride + observed_floats(call, 1) : 0) + 16 * 16;
 }
 
@@ -54,7 +54,7 @@ void prepare_decode(const AttentionJob& job, const AttentionUnit& unit, float* s
   context.bytes = reinterpret_cast<std::uint8_t*>(carver.take(block_keys / 4));
   work.rows = reinterpret_cast<const float**>(carver.take(2 * decode_part_keys));
   if (job.statistics != nullptr) work.kept = carver.take(decode_rows * part_stride);
-  if (call.rules.relative.table != nullptr && consecutive(*context.item)) 
+  if (call.rules.relative.table != nullptr && consecutive(*context.item))
     lay_out_relative(context, carver.take(0), 0, context.item->keys);
   for (std::int64_t r = 0; r < unit.row_end - unit.row_begin; ++r) {
     const float* from = query_row(context, unit.row_begin + r);
@@ -101,8 +101,8 @@ HWY_INLINE void sum_four(Vector v0, Vector v1, Vector v2, Vector v3, float* sums
 
 // Four keys against `count` queries at queries + r * query_stride; scores go to out + r * out_stride.
 template <int count>
-HWY_INLINE void score_four(const float* queries, std::int64_t query_stride, const float* const* keys, std::int64_t width, float* out,
-                           std::int64_t out_stride) {
+HWY_INLINE void score_four(const float* queries, std::int64_t query_stride, const float* const* keys,
+                           std::int64_t width, float* out, std::int64_t out_stride) {
   const Tag d;
   Vector sums[count][4];
   ATTEND_UNROLL
@@ -116,7 +116,8 @@ HWY_INLINE void score_four(const float* queries, std::int64_t query_stride, cons
     for (int t = 0; t < 4; ++t) {
       const Vector key = hn::LoadU(d, keys[t] + x);
       ATTEND_UNROLL
-      for (int r = 0; r < count; ++r) sums[r][t] = hn::MulAdd(key, hn::LoadU(d, queries + r * query_stride + x), sums[r][t]);
+      for (int r = 0; r < count; ++r)
+        sums[r][t] = hn::MulAdd(key, hn::LoadU(d, queries + r * query_stride + x), sums[r][t]);
     }
   }
   if (x < width) {
@@ -124,7 +125,8 @@ HWY_INLINE void score_four(const float* queries, std::int64_t query_stride, cons
     for (int t = 0; t < 4; ++t) {
       const Vector key = load_part(keys[t] + x, width - x);
       ATTEND_UNROLL
-      for (int r = 0; r < count; ++r) sums[r][t] = hn::MulAdd(key, hn::LoadU(d, queries + r * query_stride + x), sums[r][t]);
+      for (int r = 0; r < count; ++r)
+        sums[r][t] = hn::MulAdd(key, hn::LoadU(d, queries + r * query_stride + x), sums[r][t]);
     }
   }
   ATTEND_UNROLL
@@ -133,8 +135,8 @@ HWY_INLINE void score_four(const float* queries, std::int64_t query_stride, cons
 
 // outputs[columns from x on] += sum over keys of weight * value, `vectors` vectors wide. Keys of weight 0 are not read.
 template <int vectors, bool whole>
-HWY_INLINE void add_values(const float* weights, const float* const* rows, std::int64_t count, std::int64_t x, std::int64_t tail,
-                           std::int64_t width, float* output) {
+HWY_INLINE void add_values(const float* weights, const float* const* rows, std::int64_t count, std::int64_t x,
+                           std::int64_t tail, std::int64_t width, float* output) {
   const Tag d;
   Vector sums[vectors];
   ATTEND_UNROLL
@@ -176,12 +178,14 @@ void run_part(Decode& work, std::int64_t first, std::int64_t count, PartResult& 
     const std::int64_t block_count = smaller(block_keys, count - block);
     if (!find_rectangle(context, unit.row_begin, rows, first + block, block_count, at)) {
       for (std::int64_t r = 0; r < rows; ++r)
-        for (std::int64_t j = 0; j < rounded_up(block_count, lanes); ++j) work.scores[r * part_stride + block + j] = minus_infinity;
+        for (std::int64_t j = 0; j < rounded_up(block_count, lanes); ++j)
+          work.scores[r * part_stride + block + j] = minus_infinity;
       continue;
     }
     const std::int64_t last = smaller(at.end, block_count), padded = rounded_up(last - at.begin, 4) - (last - at.begin);
     const float** keys = work.rows;
-    key_rows(context, call.key, context.item->key_pages, call.head_dim, first + block + at.begin, last - at.begin, nullptr, 0, keys);
+    key_rows(context, call.key, context.item->key_pages, call.head_dim, first + block + at.begin, last - at.begin,
+             nullptr, 0, keys);
     for (std::int64_t j = 0; j < padded; ++j) keys[last - at.begin + j] = keys[0];
     for (std::int64_t r = 0; r < rows; r += 2)
       for (std::int64_t j = at.begin; j < last; j += 4) {
@@ -191,8 +195,7 @@ void run_part(Decode& work, std::int64_t first, std::int64_t count, PartResult& 
           for (std::int64_t t = j + 16; t < smaller(j + 20, last); ++t) prefetch_row(keys[t - at.begin], call.head_dim);
         if (r + 1 < rows)
           score_four<2>(queries, work.query_columns, keys + (j - at.begin), call.head_dim, out, part_stride);
-        else
-          score_four<1>(queries, work.query_columns, keys + (j - at.begin), call.head_dim, out, part_stride);
+        else score_four<1>(queries, work.query_columns, keys + (j - at.begin), call.head_dim, out, part_stride);
       }
     for (std::int64_t r = 0; r < rows; ++r) {
       float* s = work.scores + r * part_stride + block;
@@ -230,24 +233,30 @@ void run_part(Decode& work, std::int64_t first, std::int64_t count, PartResult& 
       const std::int64_t query = context.query(unit.row_begin + r), slot = query % dropout_queries;
       for (std::int64_t block = begin; block < end; block += block_keys) {
         const std::int64_t size = rounded_up(smaller(block_keys, end - block), lanes);
-        draw_words(*context.job, unit.item, context.head(unit.row_begin + r), query / dropout_queries, first + block, 0, size, work.words);
+        draw_words(*context.job, unit.item, context.head(unit.row_begin + r), query / dropout_queries, first + block, 0,
+                   size, work.words);
         for (std::int64_t j = 0; j < size; j += lanes) {
-          const auto keep = kept(work.words + slot / 2 * score_stride + j, static_cast<int>(16 * (slot % 2)), context.job->drop_below);
+          const auto keep = kept(work.words + slot / 2 * score_stride + j, static_cast<int>(16 * (slot % 2)),
+                                 context.job->drop_below);
           hn::StoreU(hn::IfThenElseZero(keep, hn::LoadU(d, s + block + j)), d, s + block + j);
         }
       }
     }
   }
   if (begin >= end) return;
-  key_rows(context, call.value, context.item->value_pages, call.value_dim, first + begin, end - begin, nullptr, 0, work.rows);
+  key_rows(context, call.value, context.item->value_pages, call.value_dim, first + begin, end - begin, nullptr, 0,
+           work.rows);
   for (std::int64_t r = 0; r < rows; ++r) {
     if (result.largest[r] == minus_infinity) continue;
     const float* weights = work.scores + r * part_stride + begin;
     float* output = work.outputs + r * work.value_columns;
     std::int64_t x = 0;
-    for (; x + 4 * lanes <= call.value_dim; x += 4 * lanes) add_values<4, true>(weights, work.rows, end - begin, x, 0, call.value_dim, output);
-    for (; x + lanes <= call.value_dim; x += lanes) add_values<1, true>(weights, work.rows, end - begin, x, 0, call.value_dim, output);
-    if (x < call.value_dim) add_values<1, false>(weights, work.rows, end - begin, x, call.value_dim - x, call.value_dim, output);
+    for (; x + 4 * lanes <= call.value_dim; x += 4 * lanes)
+      add_values<4, true>(weights, work.rows, end - begin, x, 0, call.value_dim, output);
+    for (; x + lanes <= call.value_dim; x += lanes)
+      add_values<1, true>(weights, work.rows, end - begin, x, 0, call.value_dim, output);
+    if (x < call.value_dim)
+      add_values<1, false>(weights, work.rows, end - begin, x, call.value_dim - x, call.value_dim, output);
   }
 }
 
@@ -266,8 +275,8 @@ void write_row(const ScoreContext& context, std::int64_t row, float largest, flo
 }
 
 // Statistics of a row from its scores: those of part p are at scores + p * part_step, and are overwritten.
-void observe_decoded(const ScoreContext& context, std::int64_t row, float* scores, std::int64_t part_step, float largest, float sum,
-                     float* scratch) {
+void observe_decoded(const ScoreContext& context, std::int64_t row, float* scores, std::int64_t part_step,
+                     float largest, float sum, float* scratch) {
   Observed seen;
   Carver carver{scratch};
   start_observing(*context.job->statistics, 1, carver, seen);
@@ -277,7 +286,8 @@ void observe_decoded(const ScoreContext& context, std::int64_t row, float* score
     enter_block(context, key, count, seen);
     float* s = scores + key / decode_part_keys * part_step + key % decode_part_keys;
     float most = largest, total = 0;
-    soften_observed(seen, context, {row, 1, key, count, 0, rounded_up(count, lanes), false}, 0, s, false, {&most, &total, nullptr, 0});
+    soften_observed(seen, context, {row, 1, key, count, 0, rounded_up(count, lanes), false}, 0, s, false,
+                    {&most, &total, nullptr, 0});
   }
   write_statistics(seen, context, row, 0, largest, sum);
 }
@@ -288,10 +298,11 @@ void DecodeForward(const AttentionJob& job, const AttentionUnit& unit, float* sc
   PartResult result;
   run_part(work, 0, work.context.item->keys, result);
   for (std::int64_t r = 0; r < unit.row_end - unit.row_begin; ++r) {
-    write_row(work.context, unit.row_begin + r, result.largest[r], result.sum[r], work.outputs + r * work.value_columns);
+    write_row(work.context, unit.row_begin + r, result.largest[r], result.sum[r],
+              work.outputs + r * work.value_columns);
     if (job.statistics != nullptr)
-      observe_decoded(work.context, unit.row_begin + r, work.kept + r * part_stride, 0, result.largest[r], result.sum[r],
-                      work.kept + decode_rows * part_stride);
+      observe_decoded(work.context, unit.row_begin + r, work.kept + r * part_stride, 0, result.largest[r],
+                      result.sum[r], work.kept + decode_rows * part_stride);
   }
 }
 
@@ -306,12 +317,15 @@ void DecodePart(const AttentionJob& job, const AttentionUnit& unit, std::int64_t
     for (std::int64_t x = 0; x < job.call->value_dim; ++x) to[x] = work.outputs[r * work.value_columns + x];
     to[job.call->value_dim] = result.largest[r];
     to[job.call->value_dim + 1] = result.sum[r];
-    for (std::int64_t j = 0; work.kept != nullptr && j < decode_part_keys; ++j) to[job.call->value_dim + 2 + j] = work.kept[r * part_stride + j];
+    for (std::int64_t j = 0; work.kept != nullptr && j < decode_part_keys; ++j)
+      to[job.call->value_dim + 2 + j] = work.kept[r * part_stride + j];
   }
 }
 
-void DecodeMerge(const AttentionJob& job, const AttentionUnit& unit, std::int64_t part_count, float* parts, float* scratch) {
-  const std::int64_t width = job.call->value_dim, rows = unit.row_end - unit.row_begin, step = decode_part_floats(*job.call);
+void DecodeMerge(const AttentionJob& job, const AttentionUnit& unit, std::int64_t part_count, float* parts,
+                 float* scratch) {
+  const std::int64_t width = job.call->value_dim, rows = unit.row_end - unit.row_begin,
+                     step = decode_part_floats(*job.call);
   ScoreContext context;
   context.job = &job;
   context.call = job.call;
@@ -361,7 +375,8 @@ void decode_part(const AttentionJob& job, const AttentionUnit& unit, std::int64_
   using namespace attention;
   HWY_DYNAMIC_DISPATCH(DecodePart)(job, unit, part, parts, scratch);
 }
-void decode_merge(const AttentionJob& job, const AttentionUnit& unit, std::int64_t part_count, float* parts, float* scratch) {
+void decode_merge(const AttentionJob& job, const AttentionUnit& unit, std::int64_t part_count, float* parts,
+                  float* scratch) {
   using namespace attention;
   HWY_DYNAMIC_DISPATCH(DecodeMerge)(job, unit, part_count, parts, scratch);
 }

@@ -25,7 +25,8 @@ constexpr std::int64_t unit_rows = 480;
 std::int64_t up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
 
 AttentionEntry entry_of(const AttentionCall& call, const AttentionItem& item) {
-  return item.queries * (call.query_heads / call.key_heads) <= decode_rows ? AttentionEntry::decode : AttentionEntry::tiled;
+  return item.queries * (call.query_heads / call.key_heads) <= decode_rows ? AttentionEntry::decode
+                                                                           : AttentionEntry::tiled;
 }
 
 // Rough cost in multiply-adds, with a charge for packing and starting.
@@ -37,10 +38,10 @@ std::int64_t cost_of(const AttentionCall& call, const AttentionUnit& unit) {
 // Lists kept from call to call, so that a call of many short items allocates nothing.
 struct Lists {
   std::vector<AttentionUnit> units;
-  std::vector<AttentionUnit> long_units;     // decode units of several parts
-  std::vector<std::int64_t> part_ends;       // running count of parts of long_units
+  std::vector<AttentionUnit> long_units;  // decode units of several parts
+  std::vector<std::int64_t> part_ends;    // running count of parts of long_units
   std::vector<BackwardPart> backward_parts;
-  std::vector<std::size_t> task_ends;        // task t is units [task_ends[t - 1], task_ends[t])
+  std::vector<std::size_t> task_ends;  // task t is units [task_ends[t - 1], task_ends[t])
 };
 
 Lists& lists() {
@@ -80,8 +81,8 @@ std::int64_t rows_per_unit(std::int64_t rows, std::int64_t units_without_split) 
   return up((rows + pieces - 1) / pieces, block_rows);
 }
 
-void add_tiled(std::vector<AttentionUnit>& units, AttentionUnit unit, std::int64_t rows, std::int64_t units_without_split,
-               std::int64_t& most_rows) {
+void add_tiled(std::vector<AttentionUnit>& units, AttentionUnit unit, std::int64_t rows,
+               std::int64_t units_without_split, std::int64_t& most_rows) {
   const std::int64_t size = rows_per_unit(rows, units_without_split);
   for (std::int64_t begin = 0; begin < rows; begin += size) {
     unit.row_begin = begin;
@@ -150,20 +151,22 @@ void run_long_units(const AttentionJob& job, const Lists& all, float* scratch, s
   Buffer parts(part_count * decode_rows * step);
   const auto begin_of = [&](std::size_t unit) { return unit == 0 ? 0 : all.part_ends[unit - 1]; };
   parallel_for(part_count, [&](std::int64_t task, int worker) {
-    const auto unit = static_cast<std::size_t>(std::upper_bound(all.part_ends.begin(), all.part_ends.end(), task) - all.part_ends.begin());
+    const auto unit = static_cast<std::size_t>(std::upper_bound(all.part_ends.begin(), all.part_ends.end(), task) -
+                                               all.part_ends.begin());
     decode_part(job, all.long_units[unit], task - begin_of(unit), parts.data() + begin_of(unit) * decode_rows * step,
                 scratch + worker * scratch_size);
   });
   parallel_for(static_cast<std::int64_t>(all.long_units.size()), [&](std::int64_t task, int worker) {
     const auto unit = static_cast<std::size_t>(task);
-    decode_merge(job, all.long_units[unit], all.part_ends[unit] - begin_of(unit), parts.data() + begin_of(unit) * decode_rows * step,
-                 scratch + worker * scratch_size);
+    decode_merge(job, all.long_units[unit], all.part_ends[unit] - begin_of(unit),
+                 parts.data() + begin_of(unit) * decode_rows * step, scratch + worker * scratch_size);
   });
 }
 
 // Asks the caches for the rows of a small unit while the one before it is computed: rows of one head lie a whole model
 // width apart, which hardware prefetchers do not follow, and a short item is over before they would learn it.
-void prefetch_rows(const float* data, std::int64_t row_stride, std::int64_t rows, std::int64_t width, bool for_writing) {
+void prefetch_rows(const float* data, std::int64_t row_stride, std::int64_t rows, std::int64_t width,
+                   bool for_writing) {
   constexpr std::int64_t line = 16;
   for (std::int64_t row = 0; row < rows; ++row, data += row_stride)
     for (std::int64_t x = 0; x < width; x += line) {
@@ -176,10 +179,10 @@ constexpr std::int64_t prefetch_lines = 1024;  // more would push out what is be
 
 void prefetch_keys(const AttentionCall& call, const AttentionItem& item, std::int64_t key_head) {
   if (item.key_pages != nullptr || item.keys * (call.head_dim + call.value_dim) > prefetch_lines * 16) return;
-  prefetch_rows(call.key.data + item.key_begin * call.key.row_stride + key_head * call.key.head_stride, call.key.row_stride, item.keys,
-                call.head_dim, false);
-  prefetch_rows(call.value.data + item.key_begin * call.value.row_stride + key_head * call.value.head_stride, call.value.row_stride,
-                item.keys, call.value_dim, false);
+  prefetch_rows(call.key.data + item.key_begin * call.key.row_stride + key_head * call.key.head_stride,
+                call.key.row_stride, item.keys, call.head_dim, false);
+  prefetch_rows(call.value.data + item.key_begin * call.value.row_stride + key_head * call.value.head_stride,
+                call.value.row_stride, item.keys, call.value_dim, false);
 }
 
 void prefetch_unit(const AttentionCall& call, const AttentionUnit& unit) {
@@ -187,21 +190,24 @@ void prefetch_unit(const AttentionCall& call, const AttentionUnit& unit) {
   prefetch_keys(call, item, unit.head_begin / (call.query_heads / call.key_heads));
   if (item.queries * (call.head_dim + call.value_dim) * unit.head_count > prefetch_lines * 16) return;
   for (std::int64_t head = unit.head_begin; head < unit.head_begin + unit.head_count; ++head) {
-    prefetch_rows(call.query.data + item.query_begin * call.query.row_stride + head * call.query.head_stride, call.query.row_stride,
-                  item.queries, call.head_dim, false);
-    prefetch_rows(call.output.data + item.query_begin * call.output.row_stride + head * call.output.head_stride, call.output.row_stride,
-                  item.queries, call.value_dim, true);
+    prefetch_rows(call.query.data + item.query_begin * call.query.row_stride + head * call.query.head_stride,
+                  call.query.row_stride, item.queries, call.head_dim, false);
+    prefetch_rows(call.output.data + item.query_begin * call.output.row_stride + head * call.output.head_stride,
+                  call.output.row_stride, item.queries, call.value_dim, true);
   }
 }
 
 void prefetch_part(const AttentionCall& call, const AttentionGradients& gradients, const BackwardPart& part) {
   const AttentionItem& item = call.items[static_cast<std::size_t>(part.unit.item)];
-  if ((item.queries * part.unit.head_count + item.keys) * (call.head_dim + call.value_dim) > prefetch_lines * 16) return;
+  if ((item.queries * part.unit.head_count + item.keys) * (call.head_dim + call.value_dim) > prefetch_lines * 16)
+    return;
   prefetch_unit(call, part.unit);
   const std::int64_t key_head = part.unit.head_begin / (call.query_heads / call.key_heads);
-  const auto rows_of = [](const auto& view, std::int64_t row, std::int64_t head, std::int64_t rows, std::int64_t width, bool for_writing) {
+  const auto rows_of = [](const auto& view, std::int64_t row, std::int64_t head, std::int64_t rows, std::int64_t width,
+                          bool for_writing) {
     if (view.data != nullptr)
-      prefetch_rows(view.data + row * view.row_stride + head * view.head_stride, view.row_stride, rows, width, for_writing);
+      prefetch_rows(view.data + row * view.row_stride + head * view.head_stride, view.row_stride, rows, width,
+                    for_writing);
   };
   for (std::int64_t head = part.unit.head_begin; head < part.unit.head_begin + part.unit.head_count; ++head) {
     rows_of(gradients.output_gradient, item.query_begin, head, item.queries, call.value_dim, false);
@@ -229,7 +235,8 @@ void attention_forward(const AttentionCall& call) {
   scratch_size = up(scratch_size, 16);
   Buffer scratch(scratch_size * threads());
 
-  group_tasks(all.units, [&](const AttentionUnit& unit) { return cost_of(call, unit); }, all.task_ends);
+  group_tasks(
+      all.units, [&](const AttentionUnit& unit) { return cost_of(call, unit); }, all.task_ends);
   parallel_for(static_cast<std::int64_t>(all.task_ends.size()), [&](std::int64_t task, int worker) {
     const auto index = static_cast<std::size_t>(task);
     float* own = scratch.data() + worker * scratch_size;
@@ -301,8 +308,9 @@ std::string explain(const AttentionCall& call) {
         line += entry_names[static_cast<int>(entry)];
         if (asked > 0) line += " for the others";
         line += asked > 0 ? " (" : " (not explicit: no scores are asked for or edited; ";
-        line += join(entry == AttentionEntry::tiled ? "not decode: " : "", item.queries * group, " rows share a key head, ",
-                     entry == AttentionEntry::tiled ? "more than " : "at most ", decode_rows, ")");
+        line +=
+            join(entry == AttentionEntry::tiled ? "not decode: " : "", item.queries * group, " rows share a key head, ",
+                 entry == AttentionEntry::tiled ? "more than " : "at most ", decode_rows, ")");
       }
     }
     if (line != before) {
@@ -344,10 +352,11 @@ BiasSharing bias_sharing(const AttentionCall& call) {
     queries = std::max(queries, item.queries);
     keys = std::max(keys, item.keys);
   }
-  std::array<std::pair<std::int64_t, std::int64_t>, 4> axes{{{std::abs(bias.item_stride), static_cast<std::int64_t>(call.items.size())},
-                                                              {std::abs(bias.head_stride), call.query_heads},
-                                                              {std::abs(bias.query_stride), queries},
-                                                              {std::abs(bias.key_stride), keys}}};
+  std::array<std::pair<std::int64_t, std::int64_t>, 4> axes{
+      {{std::abs(bias.item_stride), static_cast<std::int64_t>(call.items.size())},
+       {std::abs(bias.head_stride), call.query_heads},
+       {std::abs(bias.query_stride), queries},
+       {std::abs(bias.key_stride), keys}}};
   std::sort(axes.begin(), axes.end());
   double reach = 0;  // largest distance that the shorter axes span
   for (const auto& [stride, size] : axes) {
@@ -431,17 +440,22 @@ void plan_backward(const AttentionCall& call, const AttentionGradients& gradient
       }
     }
   }
-  group_tasks(parts, [&](const BackwardPart& part) { return 3 * cost_of(call, part.unit); }, all.task_ends);
+  group_tasks(
+      parts, [&](const BackwardPart& part) { return 3 * cost_of(call, part.unit); }, all.task_ends);
 }
 
-double dropout_factor(const AttentionJob& job, std::int64_t item, std::int64_t head, std::int64_t query, std::int64_t key) {
+double dropout_factor(const AttentionJob& job, std::int64_t item, std::int64_t head, std::int64_t query,
+                      std::int64_t key) {
   if (job.drop_below == 0) return 1;
-  return dropout_drops(job.call->dropout.seed, item, head, query, key, job.drop_below) ? 0 : kept_factor_of(job.drop_below);
+  return dropout_drops(job.call->dropout.seed, item, head, query, key, job.drop_below) ? 0
+                                                                                       : kept_factor_of(job.drop_below);
 }
 
-double product_with_value(const AttentionCall& call, const AttentionItem& item, std::int64_t head, std::int64_t key, const float* gradient) {
+double product_with_value(const AttentionCall& call, const AttentionItem& item, std::int64_t head, std::int64_t key,
+                          const float* gradient) {
   const std::int64_t key_head = head / (call.query_heads / call.key_heads);
-  const float* value = call.value.data + (item.key_begin + key) * call.value.row_stride + key_head * call.value.head_stride;
+  const float* value =
+      call.value.data + (item.key_begin + key) * call.value.row_stride + key_head * call.value.head_stride;
   double product = 0;
   for (std::int64_t x = 0; x < call.value_dim; ++x) product += static_cast<double>(gradient[x]) * value[x];
   return product;
@@ -466,7 +480,8 @@ void add_sink_gradients(const AttentionJob& job, const AttentionGradients& gradi
         if (const RowLocks locks = locks_of(job, index, head, row - item.query_begin); !locks.scores.empty()) {
           if (locks.all()) continue;
           for (const LockedScore& lock : locks.scores)
-            product -= lock.weight * dropout_factor(job, index, head, lock.query, lock.key) * product_with_value(call, item, head, lock.key, gradient);
+            product -= lock.weight * dropout_factor(job, index, head, lock.query, lock.key) *
+                       product_with_value(call, item, head, lock.key, gradient);
           product /= 1 - locks.sum;
         }
         sum -= std::exp(static_cast<double>(call.rules.sinks[static_cast<std::size_t>(head)]) - log_sum) * product;
@@ -484,7 +499,8 @@ void attention_backward(const AttentionCall& forward, const AttentionGradients& 
   Lists& all = lists();
   plan_backward(forward, gradients, all);
   std::int64_t most_rows = 0;
-  for (const BackwardPart& part : all.backward_parts) most_rows = std::max(most_rows, part.unit.row_end - part.unit.row_begin);
+  for (const BackwardPart& part : all.backward_parts)
+    most_rows = std::max(most_rows, part.unit.row_end - part.unit.row_begin);
   const std::int64_t scratch_size = up(backward_scratch(forward, most_rows), 16);
   Buffer scratch(most_rows == 0 ? 0 : scratch_size * threads());
   parallel_for(static_cast<std::int64_t>(all.task_ends.size()), [&](std::int64_t task, int worker) {

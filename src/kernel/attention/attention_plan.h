@@ -37,11 +37,11 @@ struct RowLocks {
 // A checked call and what follows from it.
 struct AttentionJob {
   const AttentionCall* call = nullptr;
-  std::int64_t group = 1;         // query heads a key head
+  std::int64_t group = 1;  // query heads a key head
   float scale = 0;
-  bool plain_scores = true;       // no score rule beyond the scale and the sink
-  std::uint32_t drop_below = 0;   // a weight is dropped when its 16 random bits are below this; 0: no dropout
-  float kept_factor = 1;          // see kept_factor_of
+  bool plain_scores = true;      // no score rule beyond the scale and the sink
+  std::uint32_t drop_below = 0;  // a weight is dropped when its 16 random bits are below this; 0: no dropout
+  float kept_factor = 1;         // see kept_factor_of
   const StatisticsPlan* statistics = nullptr;  // null: none are asked for
   // Edits by item: list 0 is of those that name every item, list 1 + i of item i; each holds indices of call->edits in order.
   std::vector<std::int32_t> edit_order, edit_begins;
@@ -50,7 +50,8 @@ struct AttentionJob {
   std::span<const std::int32_t> edits_of(std::int64_t list) const {
     if (edit_begins.empty()) return {};
     const auto begin = static_cast<std::size_t>(edit_begins[static_cast<std::size_t>(list)]);
-    return std::span(edit_order).subspan(begin, static_cast<std::size_t>(edit_begins[static_cast<std::size_t>(list) + 1]) - begin);
+    return std::span(edit_order)
+        .subspan(begin, static_cast<std::size_t>(edit_begins[static_cast<std::size_t>(list) + 1]) - begin);
   }
 };
 
@@ -100,7 +101,8 @@ inline std::int64_t decode_part_floats(const AttentionCall& call) {
 void decode_forward(const AttentionJob& job, const AttentionUnit& unit, float* scratch);
 // Answers part `part` of a longer unit into `parts` [parts, rows, decode_part_floats]; decode_merge joins them.
 void decode_part(const AttentionJob& job, const AttentionUnit& unit, std::int64_t part, float* parts, float* scratch);
-void decode_merge(const AttentionJob& job, const AttentionUnit& unit, std::int64_t part_count, float* parts, float* scratch);
+void decode_merge(const AttentionJob& job, const AttentionUnit& unit, std::int64_t part_count, float* parts,
+                  float* scratch);
 
 // Fills a tile of at most block_keys keys, row_stride given. `scratch` as above.
 std::int64_t rebuild_scratch(const AttentionCall& call);
@@ -117,6 +119,7 @@ struct BackwardPart {
 // Keys of one backward block; BackwardPart::key_begin is a multiple of it.
 inline constexpr std::int64_t backward_block_keys = 128;
 std::int64_t backward_scratch(const AttentionCall& call, std::int64_t most_rows);
-void backward_part(const AttentionJob& job, const AttentionGradients& gradients, const BackwardPart& part, float* scratch);
+void backward_part(const AttentionJob& job, const AttentionGradients& gradients, const BackwardPart& part,
+                   float* scratch);
 
 }  // namespace attend

@@ -20,12 +20,14 @@ namespace HWY_NAMESPACE {
 constexpr float most_trusted = 128;
 
 std::int64_t RebuildScratch(const AttentionCall& call) {
-  return (block_rows + block_keys + 1) * call.head_dim + block_rows * score_stride + 2 * block_rows + block_keys + static_cast<std::int64_t>(call.edits.size()) +
+  return (block_rows + block_keys + 1) * call.head_dim + block_rows * score_stride + 2 * block_rows + block_keys +
+         static_cast<std::int64_t>(call.edits.size()) +
          (call.rules.relative.table != nullptr ? rounded_up(block_keys + block_rows + 1, 16) : 0) + 16 * 16;
 }
 
 // weights[j] = exp(s[j] - log_sum), written where the row has keys; s has whole vectors.
-void write_weights(float* HWY_RESTRICT s, std::int64_t begin, std::int64_t end, float log_sum, float* HWY_RESTRICT weights) {
+void write_weights(float* HWY_RESTRICT s, std::int64_t begin, std::int64_t end, float log_sum,
+                   float* HWY_RESTRICT weights) {
   if (log_sum == minus_infinity) return;
   const Tag d;
   const Vector shift = hn::Set(d, log_sum), log2 = hn::Set(d, log2_e);
@@ -65,19 +67,21 @@ void find_sums(Rebuild& work) {
     if (!find_rectangle(work.context, unit.row_begin, rows, key, keys, at)) continue;
     lay_out_scores(work, at, key, keys, false);
     for (std::int64_t r = 0; r < rows; ++r)
-      soften_row(work.scores + r * score_stride, at.begin, at.end, false, {work.largest + r, work.sums + r, nullptr, 0});
+      soften_row(work.scores + r * score_stride, at.begin, at.end, false,
+                 {work.largest + r, work.sums + r, nullptr, 0});
   }
 }
 
 // write_weights for a row whose log-sum-exp is not trusted.
-void write_summed_weights(const Rebuild& work, const WeightsTile& tile, std::int64_t query, std::int64_t r, const Rectangle& at,
-                          float* HWY_RESTRICT weights) {
+void write_summed_weights(const Rebuild& work, const WeightsTile& tile, std::int64_t query, std::int64_t r,
+                          const Rectangle& at, float* HWY_RESTRICT weights) {
   if (work.largest[r] == minus_infinity) return;
   const RowLocks locks = work.context.locked ? locks_of(*work.context.job, tile.item, tile.head, query) : RowLocks{};
   const Denominator all = denominator_of(*work.context.call, tile.head, work.largest[r], work.sums[r]);
   const float factor = all.factor * static_cast<float>(1 - locks.sum) / all.sum;
   const float* s = work.scores + r * score_stride;
-  for (std::int64_t j = at.begin; j < smaller(at.end, at.keys); ++j) weights[j] = exp2_of((s[j] - work.largest[r]) * log2_e) * factor;
+  for (std::int64_t j = at.begin; j < smaller(at.end, at.keys); ++j)
+    weights[j] = exp2_of((s[j] - work.largest[r]) * log2_e) * factor;
 }
 
 void RebuildWeights(const AttentionJob& job, const WeightsTile& tile, float* scratch) {
@@ -123,9 +127,12 @@ void RebuildWeights(const AttentionJob& job, const WeightsTile& tile, float* scr
     Rectangle at;
     if (!find_rectangle(context, query, rows, tile.key_begin, keys, at)) continue;
     pack_queries(context, query, rows, zeros, work.queries);
-    const float* log_sums = call.log_sum_exp == nullptr ? nullptr : call.log_sum_exp + (context.item->query_begin + query) * call.query_heads + tile.head;
+    const float* log_sums = call.log_sum_exp == nullptr
+                                ? nullptr
+                                : call.log_sum_exp + (context.item->query_begin + query) * call.query_heads + tile.head;
     bool summed = false;
-    for (std::int64_t r = 0; tile.weights != nullptr && r < rows; ++r) summed = summed || !is_trusted(log_sums[r * call.query_heads]);
+    for (std::int64_t r = 0; tile.weights != nullptr && r < rows; ++r)
+      summed = summed || !is_trusted(log_sums[r * call.query_heads]);
     if (summed) {
       find_sums(work);
       packed = false;
@@ -140,13 +147,13 @@ void RebuildWeights(const AttentionJob& job, const WeightsTile& tile, float* scr
       const std::int64_t row = to + r * tile.row_stride;
       if (tile.weights != nullptr && is_trusted(log_sums[r * call.query_heads]))
         write_weights(s, at.begin, end, log_sums[r * call.query_heads], tile.weights + row);
-      else if (tile.weights != nullptr)
-        write_summed_weights(work, tile, query + r, r, at, tile.weights + row);
+      else if (tile.weights != nullptr) write_summed_weights(work, tile, query + r, r, at, tile.weights + row);
       if (!context.locked) continue;
       for (const LockedScore& lock : locks_of(job, tile.item, tile.head, query + r).scores) {
         if (lock.key < tile.key_begin || lock.key >= tile.key_end) continue;
         if (tile.weights != nullptr) tile.weights[row + lock.key - tile.key_begin] = lock.weight;
-        if (tile.scores != nullptr) tile.scores[row + lock.key - tile.key_begin] = std::log(lock.weight) + log_sums[r * call.query_heads];
+        if (tile.scores != nullptr)
+          tile.scores[row + lock.key - tile.key_begin] = std::log(lock.weight) + log_sums[r * call.query_heads];
       }
     }
   }

@@ -48,9 +48,11 @@ struct Place {
 bool rule_allows(const MaskRule& rule, const Place& place, std::int64_t i, std::int64_t j) {
   const std::int64_t query = place.query_position(i), key = place.key_position(j);
   if (std::holds_alternative<CausalRule>(rule)) return key <= query;
-  if (const auto* window = std::get_if<WindowRule>(&rule)) return query - key <= window->before && key - query <= window->after;
+  if (const auto* window = std::get_if<WindowRule>(&rule))
+    return query - key <= window->before && key - query <= window->after;
   if (const auto* lengths = std::get_if<KeyLengthsRule>(&rule)) return j < lengths->lengths[at(place.index)];
-  if (const auto* prefix = std::get_if<PrefixRule>(&rule)) return key <= query || key < prefix->lengths[at(place.index)];
+  if (const auto* prefix = std::get_if<PrefixRule>(&rule))
+    return key <= query || key < prefix->lengths[at(place.index)];
   if (const auto* documents = std::get_if<DocumentRule>(&rule)) {
     const std::int64_t row = place.item.key_pages != nullptr ? j : place.item.key_begin + j;
     return documents->query_documents[at(place.item.query_begin + i)] == documents->key_documents[at(row)];
@@ -89,9 +91,9 @@ std::int64_t bias_index(const ScoreBias& bias, const Place& place, std::int64_t 
 // A score, and what backward needs to know of how it came about.
 struct Score {
   double value = minus_infinity;
-  double slope = 0;      // d (score after the rules) / d (scaled dot product)
+  double slope = 0;        // d (score after the rules) / d (scaled dot product)
   double rules_slope = 1;  // d value / d (score after the rules)
-  double lock = -1;      // weight it is locked to, if not negative
+  double lock = -1;        // weight it is locked to, if not negative
 };
 
 Score score_of(const Place& place, std::int64_t i, std::int64_t j, double scale) {
@@ -99,7 +101,8 @@ Score score_of(const Place& place, std::int64_t i, std::int64_t j, double scale)
     if (!rule_allows(rule, place, i, j)) return {};
   const ScoreRules& rules = place.call.rules;
   Score score{.value = 0, .slope = 1};
-  for (std::int64_t x = 0; x < place.call.head_dim; ++x) score.value += static_cast<double>(place.query(i)[x]) * place.key(j)[x];
+  for (std::int64_t x = 0; x < place.call.head_dim; ++x)
+    score.value += static_cast<double>(place.query(i)[x]) * place.key(j)[x];
   score.value *= scale;
   if (rules.soft_cap > 0) {
     const double t = std::tanh(score.value / rules.soft_cap);
@@ -130,7 +133,8 @@ Score score_of(const Place& place, std::int64_t i, std::int64_t j, double scale)
 }
 
 double scale_of(const AttentionCall& call) {
-  return call.rules.scale != 0 ? static_cast<double>(call.rules.scale) : 1 / std::sqrt(static_cast<double>(call.head_dim));
+  return call.rules.scale != 0 ? static_cast<double>(call.rules.scale)
+                               : 1 / std::sqrt(static_cast<double>(call.head_dim));
 }
 
 // Sum of the locked weights of a row; 0 without locks.
@@ -246,7 +250,8 @@ ReferenceStatistics reference_statistics(const AttentionCall& call) {
   const auto chosen = static_cast<std::int64_t>(heads.size());
   const std::int64_t size = query_rows(call) * chosen;
   ReferenceStatistics result;
-  for (auto* values : {&result.entropy, &result.distance, &result.first, &result.self, &result.previous, &result.sink}) values->assign(at(size), 0.0);
+  for (auto* values : {&result.entropy, &result.distance, &result.first, &result.self, &result.previous, &result.sink})
+    values->assign(at(size), 0.0);
   result.list_mass.assign(at(size * wanted.lists), 0.0);
   result.top_keys.assign(at(size * wanted.top), -1);
   result.top_weights.assign(at(size * wanted.top), 0.0);
@@ -277,13 +282,15 @@ ReferenceStatistics reference_statistics(const AttentionCall& call) {
           if (key == query - 1) result.previous[at(row)] += weight;
           for (std::int64_t list = 0; list < wanted.lists; ++list)
             if (std::any_of(wanted.spans.begin(), wanted.spans.end(), [&](const KeySpan& span) {
-                  return span.list == list && (span.item == -1 || span.item == index) && span.begin <= j && j < span.end;
+                  return span.list == list && (span.item == -1 || span.item == index) && span.begin <= j &&
+                         j < span.end;
                 }))
               result.list_mass[at(row * wanted.lists + list)] += weight;
           if (value(j) != minus_infinity) order.push_back(j);
         }
         result.sink[at(row)] = call.rules.sinks.empty() ? 0 : 1 - keys_share;
-        std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return value(a) > value(b); });
+        std::stable_sort(order.begin(), order.end(),
+                         [&](std::int64_t a, std::int64_t b) { return value(a) > value(b); });
         for (std::int64_t t = 0; t < std::min(wanted.top, static_cast<std::int64_t>(order.size())); ++t) {
           result.top_keys[at(row * wanted.top + t)] = order[at(t)];
           result.top_weights[at(row * wanted.top + t)] = weights[at(order[at(t)])];
@@ -302,7 +309,9 @@ ReferenceGradients reference_backward(const AttentionCall& call, HeadsView outpu
     const AttentionItem& item = call.items[at(index)];
     key_rows = std::max(key_rows, item.key_begin + item.keys);
     if (call.rules.bias.data != nullptr && item.queries > 0 && item.keys > 0)
-      bias_end = std::max(bias_end, bias_index(call.rules.bias, Place(call, index, call.query_heads - 1), item.queries - 1, item.keys - 1) + 1);
+      bias_end = std::max(
+          bias_end,
+          bias_index(call.rules.bias, Place(call, index, call.query_heads - 1), item.queries - 1, item.keys - 1) + 1);
   }
   for (std::int32_t bucket : call.rules.relative.buckets) buckets = std::max<std::int64_t>(buckets, bucket + 1);
 
@@ -345,8 +354,10 @@ ReferenceGradients reference_backward(const AttentionCall& call, HeadsView outpu
         for (std::int64_t j = 0; j < place.item.keys; ++j) {
           if (weights[at(j)] == 0 || scores[at(j)].lock >= 0) continue;
           const double score_gradient = weights[at(j)] * (weight_gradient[at(j)] - mean) * scores[at(j)].rules_slope;
-          if (call.rules.relative.table != nullptr) result.relative_table[at(relative_index(call.rules, place, i, j))] += score_gradient;
-          if (call.rules.bias.data != nullptr) result.bias[at(bias_index(call.rules.bias, place, i, j))] += score_gradient;
+          if (call.rules.relative.table != nullptr)
+            result.relative_table[at(relative_index(call.rules, place, i, j))] += score_gradient;
+          if (call.rules.bias.data != nullptr)
+            result.bias[at(bias_index(call.rules.bias, place, i, j))] += score_gradient;
           const double product_gradient = score_gradient * scores[at(j)].slope * scale;
           for (std::int64_t x = 0; x < call.head_dim; ++x) {
             result.query[at(row * call.head_dim + x)] += product_gradient * place.key(j)[x];

@@ -69,12 +69,14 @@ struct Rectangle {
 
 HWY_INLINE const float* query_row(const ScoreContext& context, std::int64_t row) {
   const HeadsView& view = context.call->query;
-  return view.data + (context.item->query_begin + context.query(row)) * view.row_stride + context.head(row) * view.head_stride;
+  return view.data + (context.item->query_begin + context.query(row)) * view.row_stride +
+         context.head(row) * view.head_stride;
 }
 
 // Fills pointers to `count` rows of keys or values from key `first` on, and `padding` more that point to zeros.
-HWY_INLINE void key_rows(const ScoreContext& context, const HeadsView& view, const float* const* pages, std::int64_t width,
-                         std::int64_t first, std::int64_t count, const float* zeros, std::int64_t padding, const float** rows) {
+HWY_INLINE void key_rows(const ScoreContext& context, const HeadsView& view, const float* const* pages,
+                         std::int64_t width, std::int64_t first, std::int64_t count, const float* zeros,
+                         std::int64_t padding, const float** rows) {
   const std::int64_t head = context.unit->head_begin / context.job->group;
   if (pages == nullptr) {
     const float* start = view.data + (context.item->key_begin + first) * view.row_stride + head * view.head_stride;
@@ -101,7 +103,8 @@ HWY_INLINE std::int64_t relative_floats(const AttentionCall& call, std::int64_t 
 }
 
 // Writes the relative bias of all index differences that a unit can meet with keys [key_begin, key_end).
-inline HWY_NOINLINE void lay_out_relative(ScoreContext& context, float* table, std::int64_t key_begin, std::int64_t key_end) {
+inline HWY_NOINLINE void lay_out_relative(ScoreContext& context, float* table, std::int64_t key_begin,
+                                          std::int64_t key_end) {
   const RelativeBias& relative = context.call->rules.relative;
   const AttentionUnit& unit = *context.unit;
   const std::int64_t query_begin = context.query(unit.row_begin), query_end = context.query(unit.row_end - 1) + 1;
@@ -116,7 +119,8 @@ inline HWY_NOINLINE void lay_out_relative(ScoreContext& context, float* table, s
       std::int64_t at = step + context.relative_first + shift;
       at = at < 0 ? 0 : at > last ? last : at;
       table[h * context.relative_size + step] =
-          relative.table[relative.buckets[static_cast<std::size_t>(at)] * context.call->query_heads + unit.head_begin + h];
+          relative
+              .table[relative.buckets[static_cast<std::size_t>(at)] * context.call->query_heads + unit.head_begin + h];
     }
 }
 
@@ -129,8 +133,8 @@ HWY_INLINE void find_edits(ScoreContext& context, float* room) {
 
 // Calls use(edit, column) for all edits and columns [begin, end) of a row of the block from `key` on, edit by edit.
 template <class Use>
-HWY_INLINE void for_edits(const ScoreContext& context, std::int64_t head, std::int64_t query, std::int64_t key, std::int64_t begin,
-                          std::int64_t end, const Use& use) {
+HWY_INLINE void for_edits(const ScoreContext& context, std::int64_t head, std::int64_t query, std::int64_t key,
+                          std::int64_t begin, std::int64_t end, const Use& use) {
   const AttentionItem& item = *context.item;
   for (std::int64_t e = 0; e < context.edit_count; ++e) {
     const ScoreEdit& edit = context.call->edits[static_cast<std::size_t>(context.edits[e])];
@@ -143,8 +147,8 @@ HWY_INLINE void for_edits(const ScoreContext& context, std::int64_t head, std::i
 
 // Score rules and edits of one row: s holds scaled products and receives scores. cap_slopes, when not null, receives the
 // derivative of the soft cap.
-inline HWY_NOINLINE void apply_rules(const ScoreContext& context, std::int64_t row, const Rectangle& at, float* HWY_RESTRICT s,
-                              float* HWY_RESTRICT cap_slopes) {
+inline HWY_NOINLINE void apply_rules(const ScoreContext& context, std::int64_t row, const Rectangle& at,
+                                     float* HWY_RESTRICT s, float* HWY_RESTRICT cap_slopes) {
   const ScoreRules& rules = context.call->rules;
   const AttentionItem& item = *context.item;
   const std::int64_t head = context.head(row), query = context.query(row), end = smaller(at.end, at.keys);
@@ -182,12 +186,14 @@ inline HWY_NOINLINE void apply_rules(const ScoreContext& context, std::int64_t r
     for (std::int64_t j = at.begin; j < end; ++j) {
       std::int64_t step = key_position(item, at.key + j) - query_position(item, query) - rules.relative.first_distance;
       step = step < 0 ? 0 : step > last ? last : step;
-      s[j] += rules.relative.table[rules.relative.buckets[static_cast<std::size_t>(step)] * context.call->query_heads + head];
+      s[j] += rules.relative
+                  .table[rules.relative.buckets[static_cast<std::size_t>(step)] * context.call->query_heads + head];
     }
   }
   if (rules.bias.data != nullptr) {
-    const float* HWY_RESTRICT bias = rules.bias.data + context.unit->item * rules.bias.item_stride + head * rules.bias.head_stride +
-                                     query * rules.bias.query_stride + at.key * rules.bias.key_stride;
+    const float* HWY_RESTRICT bias = rules.bias.data + context.unit->item * rules.bias.item_stride +
+                                     head * rules.bias.head_stride + query * rules.bias.query_stride +
+                                     at.key * rules.bias.key_stride;
     if (rules.bias.key_stride == 1)
       for (std::int64_t j = at.begin; j < end; ++j) s[j] += bias[j];
     else
@@ -201,7 +207,8 @@ inline HWY_NOINLINE void apply_rules(const ScoreContext& context, std::int64_t r
 }
 
 // Minus infinity wherever the row does not see a key, up to at.end, also past the last key.
-inline HWY_NOINLINE void hide(const ScoreContext& context, std::int64_t row, const Rectangle& at, float* HWY_RESTRICT s) {
+inline HWY_NOINLINE void hide(const ScoreContext& context, std::int64_t row, const Rectangle& at,
+                              float* HWY_RESTRICT s) {
   const std::int64_t head = context.head(row), query = context.query(row), end = smaller(at.end, at.keys);
   std::int64_t first = at.begin, last = end;
   if (at.masked) {
@@ -232,7 +239,8 @@ inline HWY_NOINLINE void hide(const ScoreContext& context, std::int64_t row, con
 HWY_INLINE void finish_scores(const ScoreContext& context, const Rectangle& at, float* s, float* cap_slopes) {
   if (!context.job->plain_scores)
     for (std::int64_t r = 0; r < at.rows; ++r)
-      apply_rules(context, at.row + r, at, s + r * score_stride, cap_slopes == nullptr ? nullptr : cap_slopes + r * score_stride);
+      apply_rules(context, at.row + r, at, s + r * score_stride,
+                  cap_slopes == nullptr ? nullptr : cap_slopes + r * score_stride);
   if (at.masked || context.edited()) {
     for (std::int64_t r = 0; r < at.rows; ++r) hide(context, at.row + r, at, s + r * score_stride);
   } else if (at.end > at.keys) {
@@ -247,7 +255,8 @@ HWY_INLINE void finish_scores(const ScoreContext& context, const Rectangle& at, 
 }
 
 // Columns of a block of rows: element x of row r at x * block_rows + r, times the scale. `zeros` holds head_dim floats.
-HWY_INLINE void pack_queries(const ScoreContext& context, std::int64_t row, std::int64_t rows, const float* zeros, float* out) {
+HWY_INLINE void pack_queries(const ScoreContext& context, std::int64_t row, std::int64_t rows, const float* zeros,
+                             float* out) {
   const float* pointers[block_rows];
   const std::int64_t padded = rounded_up(rows, lanes);
   for (std::int64_t r = 0; r < padded; ++r) pointers[r] = r < rows ? query_row(context, row + r) : zeros;
@@ -256,28 +265,34 @@ HWY_INLINE void pack_queries(const ScoreContext& context, std::int64_t row, std:
 }
 
 // Panels [head_dim, keys] of keys [first, first + count).
-HWY_INLINE void pack_keys(const ScoreContext& context, std::int64_t first, std::int64_t count, const float* zeros, float* out) {
+HWY_INLINE void pack_keys(const ScoreContext& context, std::int64_t first, std::int64_t count, const float* zeros,
+                          float* out) {
   const float* rows[block_keys + 16];
-  key_rows(context, context.call->key, context.item->key_pages, context.call->head_dim, first, count, zeros, rounded_up(count, lanes) - count,
-           rows);
+  key_rows(context, context.call->key, context.item->key_pages, context.call->head_dim, first, count, zeros,
+           rounded_up(count, lanes) - count, rows);
   pack_transposed(rows, count, context.call->head_dim, out);
 }
 
 // Scores of a rectangle of the block of keys that is packed; queries and scores start at its first row.
-HWY_INLINE void block_of_scores(const ScoreContext& context, const Rectangle& at, const float* queries, const float* keys, float* scores) {
-  multiply_columns(at.rows, at.begin, at.end, context.call->head_dim, queries, block_rows, keys, rounded_up(at.keys, lanes), scores,
-                   score_stride);
+HWY_INLINE void block_of_scores(const ScoreContext& context, const Rectangle& at, const float* queries,
+                                const float* keys, float* scores) {
+  multiply_columns(at.rows, at.begin, at.end, context.call->head_dim, queries, block_rows, keys,
+                   rounded_up(at.keys, lanes), scores, score_stride);
   finish_scores(context, at, scores, nullptr);
 }
 
 // The part of block [key, key + keys) that rows [row, row + rows) may see. False: nothing of it.
-HWY_INLINE bool find_rectangle(const ScoreContext& context, std::int64_t row, std::int64_t rows, std::int64_t key, std::int64_t keys,
-                               Rectangle& at) {
+HWY_INLINE bool find_rectangle(const ScoreContext& context, std::int64_t row, std::int64_t rows, std::int64_t key,
+                               std::int64_t keys, Rectangle& at) {
   at = Rectangle{row, rows, key, keys, 0, rounded_up(keys, lanes), false};
   if (context.call->mask.empty()) return keys > 0;
   const std::int64_t query_begin = context.query(row), query_end = context.query(row + rows - 1) + 1;
-  const ScoreBlock block{context.unit->head_begin, context.unit->head_begin + context.unit->head_count,
-                         query_begin, query_end, key, key + keys};
+  const ScoreBlock block{context.unit->head_begin,
+                         context.unit->head_begin + context.unit->head_count,
+                         query_begin,
+                         query_end,
+                         key,
+                         key + keys};
   const BlockView view = context.mask.view(block);
   if (view == BlockView::nothing) return false;
   if (view == BlockView::inside) {
@@ -334,13 +349,15 @@ HWY_INLINE Denominator denominator_of(const AttentionCall& call, std::int64_t he
 
 // words[w * score_stride + j]: word w of the Philox block of key `key + j`, j < count rounded up to lanes, for queries
 // 8 * octet .. 8 * octet + 7. See attention_dropout.h.
-inline HWY_NOINLINE void draw_words(const AttentionJob& job, std::int64_t item, std::int64_t head, std::int64_t octet, std::int64_t key,
-                             std::int64_t begin, std::int64_t end, std::uint32_t* HWY_RESTRICT words) {
+inline HWY_NOINLINE void draw_words(const AttentionJob& job, std::int64_t item, std::int64_t head, std::int64_t octet,
+                                    std::int64_t key, std::int64_t begin, std::int64_t end,
+                                    std::uint32_t* HWY_RESTRICT words) {
   const hn::ScalableTag<std::uint64_t> wide;
   const hn::Repartition<std::uint32_t, decltype(wide)> narrow;
   using Wide = hn::Vec<decltype(wide)>;
   const std::uint64_t seed = job.call->dropout.seed;
-  const auto first = hn::BitCast(narrow, hn::Set(wide, 0xD2511F53u)), second = hn::BitCast(narrow, hn::Set(wide, 0xCD9E8D57u));
+  const auto first = hn::BitCast(narrow, hn::Set(wide, 0xD2511F53u)),
+             second = hn::BitCast(narrow, hn::Set(wide, 0xCD9E8D57u));
   const Wide low_half = hn::Set(wide, 0xFFFFFFFFu);
   for (std::int64_t j = begin; j < end; j += lanes) {
     // Only the low half of each 64-bit lane counts. Even keys in one set of counters, odd keys in the other.
@@ -368,7 +385,7 @@ inline HWY_NOINLINE void draw_words(const AttentionJob& job, std::int64_t item, 
       key0 += 0x9E3779B9u;
       key1 += 0xBB67AE85u;
     }
-    const auto join = [&](const Wide (&c)[2]) HWY_ATTR {
+    const auto join = [&](const Wide(&c)[2]) HWY_ATTR {
       return hn::BitCast(narrow, hn::Or(hn::And(c[0], low_half), hn::ShiftLeft<32>(c[1])));
     };
     hn::StoreU(join(c0), narrow, words + j);
@@ -380,14 +397,16 @@ inline HWY_NOINLINE void draw_words(const AttentionJob& job, std::int64_t item, 
 
 // Applies `row(row index in the rectangle, words of its query, bits to shift)` to all rows of a rectangle.
 template <class Row>
-HWY_INLINE void for_dropped_rows(const ScoreContext& context, const Rectangle& at, std::uint32_t* words, const Row& row) {
+HWY_INLINE void for_dropped_rows(const ScoreContext& context, const Rectangle& at, std::uint32_t* words,
+                                 const Row& row) {
   const std::int64_t heads = context.unit->head_count;
   for (std::int64_t h = 0; h < heads; ++h) {
     std::int64_t drawn = -1;
     for (std::int64_t r = (h - at.row % heads + heads) % heads; r < at.rows; r += heads) {
       const std::int64_t query = context.query(at.row + r), octet = query / dropout_queries;
       if (octet != drawn) {
-        draw_words(*context.job, context.unit->item, context.unit->head_begin + h, octet, at.key, at.begin, at.end, words);
+        draw_words(*context.job, context.unit->item, context.unit->head_begin + h, octet, at.key, at.begin, at.end,
+                   words);
         drawn = octet;
       }
       const std::int64_t slot = query % dropout_queries;
@@ -401,13 +420,14 @@ HWY_INLINE hn::Mask<Tag> kept(const std::uint32_t* words, int shift, std::uint32
   const Tag d;
   const hn::RebindToSigned<Tag> di;
   const auto word = hn::LoadU(di, reinterpret_cast<const std::int32_t*>(words));
-  const auto number = shift == 0 ? hn::And(word, hn::Set(di, 0xFFFF))
-                                 : hn::And(hn::ShiftRight<16>(word), hn::Set(di, 0xFFFF));
+  const auto number =
+      shift == 0 ? hn::And(word, hn::Set(di, 0xFFFF)) : hn::And(hn::ShiftRight<16>(word), hn::Set(di, 0xFFFF));
   return hn::RebindMask(d, hn::Gt(number, hn::Set(di, static_cast<std::int32_t>(drop_below) - 1)));
 }
 
 // Zeroes the dropped weights of a rectangle.
-inline HWY_NOINLINE void drop_weights(const ScoreContext& context, const Rectangle& at, std::uint32_t* words, float* weights) {
+inline HWY_NOINLINE void drop_weights(const ScoreContext& context, const Rectangle& at, std::uint32_t* words,
+                                      float* weights) {
   const Tag d;
   const std::uint32_t drop_below = context.job->drop_below;
   for_dropped_rows(context, at, words, [&](std::int64_t r, const std::uint32_t* row_words, int shift) HWY_ATTR {

@@ -39,7 +39,8 @@ HWY_INLINE float largest_score(const float* HWY_RESTRICT s, std::int64_t begin, 
 }
 
 // A block in which the row sees nothing.
-HWY_INLINE void soften_nothing(float* HWY_RESTRICT s, std::int64_t begin, std::int64_t end, bool fresh, const SoftRow& row) {
+HWY_INLINE void soften_nothing(float* HWY_RESTRICT s, std::int64_t begin, std::int64_t end, bool fresh,
+                               const SoftRow& row) {
   const Tag d;
   for (std::int64_t j = begin; j < end; j += lanes) hn::StoreU(hn::Zero(d), d, s + j);
   if (!fresh) return;
@@ -54,7 +55,8 @@ HWY_INLINE float raise_largest(float found, const SoftRow& row) {
   *row.largest = found;
   *row.sum *= factor;
   const Vector factors = hn::Set(d, factor);
-  for (std::int64_t x = 0; x < row.columns; x += lanes) hn::StoreU(hn::Mul(factors, hn::LoadU(d, row.output + x)), d, row.output + x);
+  for (std::int64_t x = 0; x < row.columns; x += lanes)
+    hn::StoreU(hn::Mul(factors, hn::LoadU(d, row.output + x)), d, row.output + x);
   return factor;
 }
 
@@ -72,7 +74,8 @@ HWY_INLINE void weigh_scores(float* HWY_RESTRICT s, std::int64_t begin, std::int
 }
 
 // One block of a row: columns [begin, end) of s.
-HWY_INLINE void soften_row(float* HWY_RESTRICT s, std::int64_t begin, std::int64_t end, bool fresh, const SoftRow& row) {
+HWY_INLINE void soften_row(float* HWY_RESTRICT s, std::int64_t begin, std::int64_t end, bool fresh,
+                           const SoftRow& row) {
   const float found = largest_score(s, begin, end);
   if (found == minus_infinity) {
     soften_nothing(s, begin, end, fresh, row);

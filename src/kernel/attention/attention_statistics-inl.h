@@ -28,15 +28,15 @@ namespace HWY_NAMESPACE {
 // The state of all rows of a unit, and the block of keys at hand.
 struct Observed {
   const StatisticsPlan* plan = nullptr;
-  std::int64_t mass_count = 0;       // first, self and previous, then the lists
+  std::int64_t mass_count = 0;  // first, self and previous, then the lists
   std::int64_t first_list = 0;
-  std::int64_t capacity = 0;         // of candidates, with the room behind
+  std::int64_t capacity = 0;            // of candidates, with the room behind
   float *entropy_sums, *distance_sums;  // [rows]
-  float* masses;                     // [rows, mass_count]
-  float* bounds;                     // [rows]
-  std::int32_t* counts;              // [rows]
-  float* scores;                     // [rows, capacity]
-  std::int32_t* keys;                // [rows, capacity]
+  float* masses;                        // [rows, mass_count]
+  float* bounds;                        // [rows]
+  std::int32_t* counts;                 // [rows]
+  float* scores;                        // [rows, capacity]
+  std::int32_t* keys;                   // [rows, capacity]
   // Of a block of keys. Where positions are consecutive, column j is distances[most_step - step + j] away from the query
   // `step` after the unit's first one; else `distances` is filled for each row.
   float* distances;
@@ -75,7 +75,9 @@ inline void start_observing(const StatisticsPlan& plan, std::int64_t rows, Carve
   for (std::int64_t i = 0; i < rows * seen.mass_count; ++i) seen.masses[i] = 0;
 }
 
-HWY_INLINE std::int64_t step_of(const ScoreContext& context, std::int64_t query) { return query - context.query(context.unit->row_begin); }
+HWY_INLINE std::int64_t step_of(const ScoreContext& context, std::int64_t query) {
+  return query - context.query(context.unit->row_begin);
+}
 
 inline void enter_block(const ScoreContext& context, std::int64_t key, std::int64_t count, Observed& seen) {
   const AttentionItem& item = *context.item;
@@ -91,7 +93,8 @@ inline void enter_block(const ScoreContext& context, std::int64_t key, std::int6
 }
 
 // Distances of a row's query to the keys of the block, whole vectors.
-HWY_INLINE const float* distances_of(const Observed& seen, const ScoreContext& context, std::int64_t query, const Rectangle& at) {
+HWY_INLINE const float* distances_of(const Observed& seen, const ScoreContext& context, std::int64_t query,
+                                     const Rectangle& at) {
   const AttentionItem& item = *context.item;
   if (consecutive(item)) return seen.distances + seen.most_step - step_of(context, query);
   const std::int64_t own = query_position(item, query);
@@ -104,7 +107,8 @@ HWY_INLINE const float* distances_of(const Observed& seen, const ScoreContext& c
 }
 
 HWY_INLINE Candidates candidates_of(const Observed& seen, std::int64_t local) {
-  return {seen.scores + local * seen.capacity, seen.keys + local * seen.capacity, seen.counts[local], seen.bounds[local]};
+  return {seen.scores + local * seen.capacity, seen.keys + local * seen.capacity, seen.counts[local],
+          seen.bounds[local]};
 }
 
 HWY_INLINE bool observes(const Observed& seen, const ScoreContext& context, std::int64_t row) {
@@ -112,8 +116,8 @@ HWY_INLINE bool observes(const Observed& seen, const ScoreContext& context, std:
 }
 
 // The weight in s of the keys at position 0, the query's own and the one before; s starts at key `key`.
-HWY_INLINE void add_points(const ScoreContext& context, std::int64_t query, std::int64_t key, std::int64_t begin, std::int64_t end,
-                           const float* HWY_RESTRICT s, float* masses) {
+HWY_INLINE void add_points(const ScoreContext& context, std::int64_t query, std::int64_t key, std::int64_t begin,
+                           std::int64_t end, const float* HWY_RESTRICT s, float* masses) {
   const AttentionItem& item = *context.item;
   const std::int64_t own = query_position(item, query);
   if (item.key_positions == nullptr) {
@@ -133,7 +137,8 @@ HWY_INLINE void add_points(const ScoreContext& context, std::int64_t query, std:
 }
 
 // The weight in s of the keys of each list, where s was written: columns [begin, end).
-HWY_INLINE void add_lists(const Observed& seen, std::int64_t begin, std::int64_t end, const float* HWY_RESTRICT s, float* masses) {
+HWY_INLINE void add_lists(const Observed& seen, std::int64_t begin, std::int64_t end, const float* HWY_RESTRICT s,
+                          float* masses) {
   const Tag d;
   std::int32_t list = -1;
   Vector sum = hn::Zero(d);
@@ -156,8 +161,9 @@ HWY_INLINE void add_lists(const Observed& seen, std::int64_t begin, std::int64_t
 
 // weigh_scores, and with it the sums for entropy and distance, and the scores that may be among the largest.
 template <bool sums, bool top>
-HWY_INLINE void weigh_observed(Observed& seen, const ScoreContext& context, const Rectangle& at, std::int64_t query, std::int64_t local,
-                               std::int64_t in_group, float* HWY_RESTRICT s, const SoftRow& row, Found& found) {
+HWY_INLINE void weigh_observed(Observed& seen, const ScoreContext& context, const Rectangle& at, std::int64_t query,
+                               std::int64_t local, std::int64_t in_group, float* HWY_RESTRICT s, const SoftRow& row,
+                               Found& found) {
   const Tag d;
   const Vector log2 = hn::Set(d, log2_e), shift = hn::Set(d, *row.largest);
   const Vector bound = hn::Set(d, top ? seen.bounds[local] : 0.0f);
@@ -196,8 +202,9 @@ HWY_INLINE void weigh_observed(Observed& seen, const ScoreContext& context, cons
 
 // soften_row for an observed row, number `in_group` of those whose candidates are gathered together: the same weights, sum
 // and output, bit by bit.
-HWY_INLINE void soften_observed_row(Observed& seen, const ScoreContext& context, const Rectangle& at, std::int64_t query, std::int64_t local,
-                                    std::int64_t in_group, float* HWY_RESTRICT s, bool fresh, const SoftRow& row, Found& found) {
+HWY_INLINE void soften_observed_row(Observed& seen, const ScoreContext& context, const Rectangle& at,
+                                    std::int64_t query, std::int64_t local, std::int64_t in_group,
+                                    float* HWY_RESTRICT s, bool fresh, const SoftRow& row, Found& found) {
   const float largest = largest_score(s, at.begin, at.end);
   if (largest == minus_infinity) {
     soften_nothing(s, at.begin, at.end, fresh, row);
@@ -231,8 +238,8 @@ HWY_INLINE void soften_observed_row(Observed& seen, const ScoreContext& context,
 
 // soften_row for the rows of a rectangle, of which some or all are observed. `local` counts from the unit's first row; s and
 // `first` are the rectangle's first row.
-inline HWY_NOINLINE void soften_observed(Observed& seen, const ScoreContext& context, const Rectangle& at, std::int64_t local, float* s,
-                                         bool fresh, const SoftRow& first) {
+inline HWY_NOINLINE void soften_observed(Observed& seen, const ScoreContext& context, const Rectangle& at,
+                                         std::int64_t local, float* s, bool fresh, const SoftRow& first) {
   Found found;
   const bool all = seen.plan->chosen == context.call->query_heads;
   for (std::int64_t begin = 0; begin < at.rows; begin += group_rows) {
@@ -240,21 +247,22 @@ inline HWY_NOINLINE void soften_observed(Observed& seen, const ScoreContext& con
     const std::int64_t end = smaller(at.rows, begin + group_rows);
     for (std::int64_t r = begin; r < end; ++r) {
       if (all || observes(seen, context, at.row + r))
-        soften_observed_row(seen, context, at, context.query(at.row + r), local + r, r - begin, s + r * score_stride, fresh,
-                            row_after(first, r), found);
-      else
-        soften_row(s + r * score_stride, at.begin, at.end, fresh, row_after(first, r));
+        soften_observed_row(seen, context, at, context.query(at.row + r), local + r, r - begin, s + r * score_stride,
+                            fresh, row_after(first, r), found);
+      else soften_row(s + r * score_stride, at.begin, at.end, fresh, row_after(first, r));
     }
     const std::int64_t buffer = (local + begin) * seen.capacity;
     gather_found(found, seen.plan->top, at.key,
-                 {seen.scores + buffer, seen.keys + buffer, seen.counts + local + begin, seen.bounds + local + begin, seen.capacity});
+                 {seen.scores + buffer, seen.keys + buffer, seen.counts + local + begin, seen.bounds + local + begin,
+                  seen.capacity});
   }
 }
 
 // What the locked weights of a row tell; its other weights have been counted. Locks take part in the order of the largest
 // by the scores they would have to have.
-inline HWY_NOINLINE void add_locks(const Observed& seen, const ScoreContext& context, std::int64_t query, const RowLocks& locks,
-                                   float log_sum, float& entropy, float& distance, float* masses, Candidates& candidates) {
+inline HWY_NOINLINE void add_locks(const Observed& seen, const ScoreContext& context, std::int64_t query,
+                                   const RowLocks& locks, float log_sum, float& entropy, float& distance, float* masses,
+                                   Candidates& candidates) {
   const AttentionItem& item = *context.item;
   const std::int64_t at = query_position(item, query), top = seen.plan->top;
   for (const LockedScore& lock : locks.scores) {
@@ -268,7 +276,8 @@ inline HWY_NOINLINE void add_locks(const Observed& seen, const ScoreContext& con
       if (position == at - 1) masses[2] += lock.weight;
     }
     for (const ListPart& part : seen.plan->parts_of(context.unit->item, lock.key / block_keys))
-      if (part.group == column / 16 && (part.keys >> column % 16 & 1) != 0) masses[seen.first_list + part.list] += lock.weight;
+      if (part.group == column / 16 && (part.keys >> column % 16 & 1) != 0)
+        masses[seen.first_list + part.list] += lock.weight;
     const float score = std::log(lock.weight) + log_sum;
     if (top == 0 || !(score > candidates.bound)) continue;
     candidates.scores[candidates.count] = score;
@@ -278,8 +287,8 @@ inline HWY_NOINLINE void add_locks(const Observed& seen, const ScoreContext& con
 }
 
 // The largest keys of a row. A weight is factor * exp(score - largest).
-inline HWY_NOINLINE void write_top(const StatisticsPlan& plan, Candidates& candidates, const RowLocks& locks, float largest, float factor,
-                                   std::int64_t to) {
+inline HWY_NOINLINE void write_top(const StatisticsPlan& plan, Candidates& candidates, const RowLocks& locks,
+                                   float largest, float factor, std::int64_t to) {
   const Tag d;
   const AttentionStatistics& out = *plan.request;
   HWY_ALIGN float weights[most_sorted];
@@ -307,13 +316,14 @@ inline HWY_NOINLINE void write_top(const StatisticsPlan& plan, Candidates& candi
 
 // Writes the statistics of a row whose keys have all been seen. `largest` and `sum` are of the keys that are not locked,
 // without the sink.
-inline HWY_NOINLINE void write_statistics(Observed& seen, const ScoreContext& context, std::int64_t row, std::int64_t local, float largest,
-                                          float sum) {
+inline HWY_NOINLINE void write_statistics(Observed& seen, const ScoreContext& context, std::int64_t row,
+                                          std::int64_t local, float largest, float sum) {
   const AttentionCall& call = *context.call;
   const StatisticsPlan& plan = *seen.plan;
   const AttentionStatistics& out = *plan.request;
   const std::int64_t head = context.head(row), query = context.query(row);
-  const std::int64_t to = (context.item->query_begin + query) * plan.chosen + plan.places[static_cast<std::size_t>(head)];
+  const std::int64_t to =
+      (context.item->query_begin + query) * plan.chosen + plan.places[static_cast<std::size_t>(head)];
   const RowLocks locks = context.locked ? locks_of(*context.job, context.unit->item, head, query) : RowLocks{};
   const bool none = largest == lowest;  // no key but locked ones
   const bool alone = none && (locks.scores.empty() || call.rules.sinks.empty());
@@ -339,7 +349,8 @@ inline HWY_NOINLINE void write_statistics(Observed& seen, const ScoreContext& co
   for (int point = 0; point < 3; ++point)
     if (points[point] != nullptr) points[point][to] = masses[point];
   if (out.sink != nullptr) out.sink[to] = left * all.sink / all.sum;
-  for (std::int64_t list = 0; list < plan.lists; ++list) out.list_mass[to * plan.lists + list] = masses[seen.first_list + list];
+  for (std::int64_t list = 0; list < plan.lists; ++list)
+    out.list_mass[to * plan.lists + list] = masses[seen.first_list + list];
   if (plan.top > 0) write_top(plan, candidates, locks, largest, factor, to);
 }
 

@@ -42,7 +42,8 @@ StatisticsPlan::StatisticsPlan(const AttentionCall& call) : request(call.statist
     chosen = call.query_heads;
   } else {
     places.assign(static_cast<std::size_t>(call.query_heads), -1);
-    for (const std::int32_t head : wanted.heads) places[static_cast<std::size_t>(head)] = static_cast<std::int32_t>(chosen++);
+    for (const std::int32_t head : wanted.heads)
+      places[static_cast<std::size_t>(head)] = static_cast<std::int32_t>(chosen++);
   }
   sums = wanted.entropy != nullptr || wanted.distance != nullptr;
   points = wanted.first != nullptr || wanted.self != nullptr || wanted.previous != nullptr;
@@ -63,9 +64,8 @@ StatisticsPlan::StatisticsPlan(const AttentionCall& call) : request(call.statist
         begin = stop;
       }
     }
-    std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
-      return a.block != b.block ? a.block < b.block : a.list < b.list;
-    });
+    std::sort(pieces.begin(), pieces.end(),
+              [](const Piece& a, const Piece& b) { return a.block != b.block ? a.block < b.block : a.list < b.list; });
     first_block.push_back(static_cast<std::int64_t>(part_begins.size()));
     add_parts(pieces, blocks, *this);
   }
@@ -82,7 +82,8 @@ void check_statistics(const AttentionCall& call) {
   std::int64_t before = -1;
   for (const std::int32_t head : wanted.heads) {
     if (head <= before || head >= call.query_heads)
-      refuse(ErrorKind::argument, join("head ", head, " follows head ", before), join("name heads from 0 to ", call.query_heads - 1, ", rising"));
+      refuse(ErrorKind::argument, join("head ", head, " follows head ", before),
+             join("name heads from 0 to ", call.query_heads - 1, ", rising"));
     before = head;
   }
   if (wanted.top < 0 || wanted.top > most_top_keys)
@@ -95,7 +96,8 @@ void check_statistics(const AttentionCall& call) {
       refuse(ErrorKind::argument, join("a span names list ", span.list, " and item ", span.item),
              join("there are ", wanted.lists, " lists and ", items, " items"));
     if (span.begin < 0 || span.end < span.begin)
-      refuse(ErrorKind::argument, join("a span has keys ", span.begin, " to ", span.end), "begin must not be negative, nor end before begin");
+      refuse(ErrorKind::argument, join("a span has keys ", span.begin, " to ", span.end),
+             "begin must not be negative, nor end before begin");
   }
 }
 

@@ -88,9 +88,9 @@ HWY_INLINE void tile(const float* HWY_RESTRICT a, std::int64_t step, const float
 }
 
 template <int vectors, Left left, bool add>
-inline HWY_NOINLINE void multiply_panel(std::int64_t rows, std::int64_t depth, const float* HWY_RESTRICT a, std::int64_t step,
-                                        const float* HWY_RESTRICT b, std::int64_t b_step, float* HWY_RESTRICT c,
-                                        std::int64_t c_stride) {
+inline HWY_NOINLINE void multiply_panel(std::int64_t rows, std::int64_t depth, const float* HWY_RESTRICT a,
+                                        std::int64_t step, const float* HWY_RESTRICT b, std::int64_t b_step,
+                                        float* HWY_RESTRICT c, std::int64_t c_stride) {
   constexpr std::int64_t row_step = left == Left::score_rows ? score_stride : 1;
   std::int64_t i = 0;
   for (; i + tile_rows <= rows; i += tile_rows)
@@ -118,18 +118,21 @@ HWY_INLINE void multiply(std::int64_t rows, std::int64_t columns, std::int64_t d
   std::int64_t j = 0;
   for (; j + panel <= columns; j += panel)
     multiply_panel<2, left, add>(rows, depth, a, step, b + j * b_depth + b_begin * panel, panel, c + j, c_stride);
-  if (j < columns) multiply_panel<1, left, add>(rows, depth, a, step, b + j * b_depth + b_begin * lanes, lanes, c + j, c_stride);
+  if (j < columns)
+    multiply_panel<1, left, add>(rows, depth, a, step, b + j * b_depth + b_begin * lanes, lanes, c + j, c_stride);
 }
 
 // c[rows, begin..end) = a[rows, depth] * b for columns of panels packed `b_columns` wide and depth deep. begin is a multiple
 // of panel, end of lanes: the last vector may be the first half of a panel.
-HWY_INLINE void multiply_columns(std::int64_t rows, std::int64_t begin, std::int64_t end, std::int64_t depth, const float* a,
-                                 std::int64_t step, const float* b, std::int64_t b_columns, float* c, std::int64_t c_stride) {
+HWY_INLINE void multiply_columns(std::int64_t rows, std::int64_t begin, std::int64_t end, std::int64_t depth,
+                                 const float* a, std::int64_t step, const float* b, std::int64_t b_columns, float* c,
+                                 std::int64_t c_stride) {
   std::int64_t j = begin;
   for (; j + panel <= end; j += panel)
     multiply_panel<2, Left::columns, false>(rows, depth, a, step, b + j * depth, panel, c + j, c_stride);
   if (j < end)
-    multiply_panel<1, Left::columns, false>(rows, depth, a, step, b + j * depth, j + panel <= b_columns ? panel : lanes, c + j, c_stride);
+    multiply_panel<1, Left::columns, false>(rows, depth, a, step, b + j * depth, j + panel <= b_columns ? panel : lanes,
+                                            c + j, c_stride);
 }
 
 // ---- Packing ---------------------------------------------------------------------------------------------------
@@ -160,8 +163,10 @@ HWY_INLINE void transpose_rows(const float* const* rows, std::int64_t width, flo
   for (; x + 4 <= width; x += 4) {
     const Vector r0 = gather_quads(d, rows + 0, x), r1 = gather_quads(d, rows + 1, x);
     const Vector r2 = gather_quads(d, rows + 2, x), r3 = gather_quads(d, rows + 3, x);
-    const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1)), low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
-    const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1)), high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
+    const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1)),
+               low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
+    const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1)),
+               high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
     float* HWY_RESTRICT to = out + x * out_stride;
     hn::StoreU(hn::Mul(scale, hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23))), d, to);
     hn::StoreU(hn::Mul(scale, hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23))), d, to + out_stride);
@@ -173,7 +178,8 @@ HWY_INLINE void transpose_rows(const float* const* rows, std::int64_t width, flo
 }
 
 // Rows as columns of panels [width, panel]. `rows` is filled up to a multiple of lanes with rows of zeros.
-HWY_INLINE void pack_transposed(const float* const* rows, std::int64_t count, std::int64_t width, float* HWY_RESTRICT out) {
+HWY_INLINE void pack_transposed(const float* const* rows, std::int64_t count, std::int64_t width,
+                                float* HWY_RESTRICT out) {
   const std::int64_t columns = rounded_up(count, lanes);
   for (std::int64_t j = 0; j < columns; j += lanes) {
     for (std::int64_t r = j + lanes; r < smaller(j + 2 * lanes, count); ++r) prefetch_row(rows[r], width);
@@ -185,7 +191,8 @@ HWY_INLINE void pack_transposed(const float* const* rows, std::int64_t count, st
 
 // Rows as rows of panels [count, panel], filled with zeros up to a multiple of lanes columns. False when an element is
 // not finite.
-HWY_INLINE bool pack_rows(const float* const* rows, std::int64_t count, std::int64_t width, float factor, float* HWY_RESTRICT out) {
+HWY_INLINE bool pack_rows(const float* const* rows, std::int64_t count, std::int64_t width, float factor,
+                          float* HWY_RESTRICT out) {
   const Tag d;
   const std::int64_t columns = rounded_up(width, lanes), whole = width / lanes * lanes;
   const Vector zero = hn::Zero(d), scale = hn::Set(d, factor);
@@ -226,8 +233,9 @@ HWY_INLINE void clear_spoiled(float* panels, std::int64_t size) {
 
 // c[i, x] += left(i, k) * rows[k][x] * factor for the elements cleared above, where left(i, k) is not 0.
 template <Left left>
-inline HWY_NOINLINE void mend_spoiled(std::int64_t count, std::int64_t depth, const float* a, std::int64_t step, const float* const* rows,
-                               std::int64_t width, float factor, float* c, std::int64_t c_stride) {
+inline HWY_NOINLINE void mend_spoiled(std::int64_t count, std::int64_t depth, const float* a, std::int64_t step,
+                                      const float* const* rows, std::int64_t width, float factor, float* c,
+                                      std::int64_t c_stride) {
   for (std::int64_t k = 0; k < depth; ++k)
     for (std::int64_t x = 0; x < width; ++x) {
       const float value = rows[k][x] * factor;

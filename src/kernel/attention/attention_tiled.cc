@@ -32,8 +32,8 @@ struct Forward {
 
 std::int64_t TiledScratch(const AttentionCall& call, std::int64_t most_rows) {
   const std::int64_t rows = rounded_up(most_rows, block_rows), values = rounded_up(call.value_dim, 16);
-  return rows * (call.head_dim + values + 3) + block_keys * (call.head_dim + values) + (block_rows + 4) * score_stride + block_keys +
-         call.head_dim + call.value_dim + relative_floats(call, most_rows) + observed_floats(call, rows) +
+  return rows * (call.head_dim + values + 3) + block_keys * (call.head_dim + values) + (block_rows + 4) * score_stride +
+         block_keys + call.head_dim + call.value_dim + relative_floats(call, most_rows) + observed_floats(call, rows) +
          static_cast<std::int64_t>(call.edits.size()) + 17 * 16;
 }
 
@@ -70,8 +70,8 @@ void prepare(const AttentionJob& job, const AttentionUnit& unit, float* scratch,
 
 bool pack_values(Forward& work, std::int64_t first, std::int64_t count) {
   const ScoreContext& context = work.context;
-  key_rows(context, context.call->value, context.item->value_pages, context.call->value_dim, first, count, work.zeros, 0,
-           work.value_rows);
+  key_rows(context, context.call->value, context.item->value_pages, context.call->value_dim, first, count, work.zeros,
+           0, work.value_rows);
   const bool healthy = pack_rows(work.value_rows, count, context.call->value_dim, 1.0f, work.values);
   if (!healthy) clear_spoiled(work.values, count * work.value_columns);
   return healthy;
@@ -79,8 +79,8 @@ bool pack_values(Forward& work, std::int64_t first, std::int64_t count) {
 
 // The end of a row with locks: what they leave of 1 goes to `output`, the other keys' sum over their denominator; then
 // the locked values are added.
-inline HWY_NOINLINE void finish_locked_row(const Forward& work, const RowLocks& locks, std::int64_t head, std::int64_t query,
-                                           float factor, float log_sum, std::int64_t local) {
+inline HWY_NOINLINE void finish_locked_row(const Forward& work, const RowLocks& locks, std::int64_t head,
+                                           std::int64_t query, float factor, float log_sum, std::int64_t local) {
   const ScoreContext& context = work.context;
   const AttentionCall& call = *context.call;
   const std::int64_t row = context.item->query_begin + query;
@@ -91,7 +91,8 @@ inline HWY_NOINLINE void finish_locked_row(const Forward& work, const RowLocks& 
   for (std::int64_t x = 0; x < call.value_dim; ++x) to[x] = share == 0 ? 0 : from[x] * share;
   for (const LockedScore& lock : locks.scores) {
     const std::uint32_t below = context.job->drop_below;
-    if (lock.weight == 0 || (below != 0 && dropout_drops(call.dropout.seed, lock.item, head, query, lock.key, below))) continue;
+    if (lock.weight == 0 || (below != 0 && dropout_drops(call.dropout.seed, lock.item, head, query, lock.key, below)))
+      continue;
     const float weight = lock.weight * context.job->kept_factor;
     const float* value = nullptr;
     key_rows(context, call.value, context.item->value_pages, call.value_dim, lock.key, 1, nullptr, 0, &value);
@@ -115,7 +116,8 @@ void finish_row(const Forward& work, std::int64_t row, std::int64_t local) {
     const RowLocks locks = locks_of(*work.context.job, work.context.unit->item, head, work.context.query(row));
     if (!locks.scores.empty()) {
       // Where the sink alone shares with the locks, it is the denominator.
-      if (work.largest[local] == minus_infinity && !call.rules.sinks.empty()) log_sum = call.rules.sinks[static_cast<std::size_t>(head)];
+      if (work.largest[local] == minus_infinity && !call.rules.sinks.empty())
+        log_sum = call.rules.sinks[static_cast<std::size_t>(head)];
       finish_locked_row(work, locks, head, work.context.query(row), factor, log_sum, local);
       return;
     }
@@ -144,25 +146,28 @@ void weigh(Forward& work, const Rectangle& at, std::int64_t local, const float* 
     return;
   }
   block_of_scores(work.context, at, queries, work.keys, scores);
-  const SoftRow first{work.largest + local, work.sums + local, work.outputs + local * work.value_columns, work.value_columns};
+  const SoftRow first{work.largest + local, work.sums + local, work.outputs + local * work.value_columns,
+                      work.value_columns};
   if (observed) {
     soften_observed(work.seen, work.context, at, local, scores, fresh, first);
     return;
   }
-  for (std::int64_t r = 0; r < at.rows; ++r) soften_row(scores + r * score_stride, at.begin, at.end, fresh, row_after(first, r));
+  for (std::int64_t r = 0; r < at.rows; ++r)
+    soften_row(scores + r * score_stride, at.begin, at.end, fresh, row_after(first, r));
 }
 
-void add_weighted(const Forward& work, const Rectangle& at, const float* weights, float* outputs, bool fresh, bool healthy) {
+void add_weighted(const Forward& work, const Rectangle& at, const float* weights, float* outputs, bool fresh,
+                  bool healthy) {
   const std::int64_t depth = smaller(at.end, at.keys) - at.begin;
   if (fresh)
-    multiply<Left::score_rows, false>(at.rows, work.value_columns, depth, weights + at.begin, 0, work.values, at.keys, at.begin, outputs,
-                                      work.value_columns);
+    multiply<Left::score_rows, false>(at.rows, work.value_columns, depth, weights + at.begin, 0, work.values, at.keys,
+                                      at.begin, outputs, work.value_columns);
   else
-    multiply<Left::score_rows, true>(at.rows, work.value_columns, depth, weights + at.begin, 0, work.values, at.keys, at.begin, outputs,
-                                     work.value_columns);
+    multiply<Left::score_rows, true>(at.rows, work.value_columns, depth, weights + at.begin, 0, work.values, at.keys,
+                                     at.begin, outputs, work.value_columns);
   if (!healthy)
-    mend_spoiled<Left::score_rows>(at.rows, depth, weights + at.begin, 0, work.value_rows + at.begin, work.context.call->value_dim, 1.0f,
-                                   outputs, work.value_columns);
+    mend_spoiled<Left::score_rows>(at.rows, depth, weights + at.begin, 0, work.value_rows + at.begin,
+                                   work.context.call->value_dim, 1.0f, outputs, work.value_columns);
 }
 
 template <bool observed>
@@ -179,7 +184,8 @@ void run_blocks(Forward& work) {
     for (std::int64_t b = 0; b < blocks; ++b) {
       const std::int64_t local = b * block_rows;
       Rectangle at;
-      if (!find_rectangle(work.context, unit.row_begin + local, smaller(block_rows, rows - local), key, count, at)) continue;
+      if (!find_rectangle(work.context, unit.row_begin + local, smaller(block_rows, rows - local), key, count, at))
+        continue;
       if (!ready) {
         pack_keys(work.context, key, count, work.zeros, work.keys);
         healthy = pack_values(work, key, count);
@@ -193,7 +199,8 @@ void run_blocks(Forward& work) {
       started |= std::uint64_t{1} << b;
       const std::int64_t step = split ? part_rows : at.rows;
       for (std::int64_t r = 0; r < at.rows; r += step)
-        weigh<observed>(work, split ? part_of(work.context, at, r) : at, local + r, queries + r, work.scores + r * score_stride, fresh);
+        weigh<observed>(work, split ? part_of(work.context, at, r) : at, local + r, queries + r,
+                        work.scores + r * score_stride, fresh);
       if (work.context.job->drop_below != 0) drop_weights(work.context, at, work.words, work.scores);
       for (std::int64_t r = 0; r < at.rows; r += step)
         add_weighted(work, split ? part_of(work.context, at, r) : at, work.scores + r * score_stride,
@@ -201,7 +208,8 @@ void run_blocks(Forward& work) {
     }
   }
   for (std::int64_t b = 0; b < blocks; ++b)
-    for (std::int64_t r = b * block_rows; r < smaller(rows, (b + 1) * block_rows) && (started >> b & 1) == 0; ++r) work.largest[r] = minus_infinity;
+    for (std::int64_t r = b * block_rows; r < smaller(rows, (b + 1) * block_rows) && (started >> b & 1) == 0; ++r)
+      work.largest[r] = minus_infinity;
   if (call.rules.sinks.empty()) {
     const Tag d;
     for (std::int64_t r = 0; r < rows; r += lanes)
@@ -234,17 +242,20 @@ void write_matrices(const Forward& work, const Rectangle& at, std::int64_t local
     const std::int64_t query = work.context.query(at.row + r), to = query * keys + at.key;
     if (request.scores != nullptr)
       for (std::int64_t j = at.begin; j < end; ++j) request.scores[to + j] = s[j];
-    const RowLocks locks = work.context.locked ? locks_of(*work.context.job, request.item, request.head, query) : RowLocks{};
+    const RowLocks locks =
+        work.context.locked ? locks_of(*work.context.job, request.item, request.head, query) : RowLocks{};
     if (request.weights != nullptr && work.largest[local + r] != minus_infinity) {
       const float largest = work.largest[local + r];
       const Denominator all = denominator_of(call, request.head, largest, work.sums[local + r]);
       const float left = locks.scores.empty() ? 1 : static_cast<float>(1 - locks.sum);
       const float factor = all.factor * left / all.sum;
-      for (std::int64_t j = at.begin; j < end; ++j) request.weights[to + j] = exp2_of((s[j] - largest) * log2_e) * factor;
+      for (std::int64_t j = at.begin; j < end; ++j)
+        request.weights[to + j] = exp2_of((s[j] - largest) * log2_e) * factor;
     }
     for (const LockedScore& lock : locks.scores) {
       if (lock.key < at.key || lock.key >= at.key + at.keys) continue;
-      if (request.scores != nullptr) request.scores[query * keys + lock.key] = std::log(lock.weight) + work.log_sums[local + r];
+      if (request.scores != nullptr)
+        request.scores[query * keys + lock.key] = std::log(lock.weight) + work.log_sums[local + r];
       if (request.weights != nullptr) request.weights[query * keys + lock.key] = lock.weight;
     }
   }
@@ -267,7 +278,8 @@ void ExplicitForward(const AttentionJob& job, const AttentionUnit& unit, float* 
       pack_keys(work.context, key, count, work.zeros, work.keys);
       for (std::int64_t local = 0; local < rows; local += block_rows) {
         Rectangle at;
-        if (!find_rectangle(work.context, unit.row_begin + local, smaller(block_rows, rows - local), key, count, at)) continue;
+        if (!find_rectangle(work.context, unit.row_begin + local, smaller(block_rows, rows - local), key, count, at))
+          continue;
         pack_queries(work.context, at.row, at.rows, work.zeros, work.queries + local * job.call->head_dim);
         block_of_scores(work.context, at, work.queries + local * job.call->head_dim, work.keys, work.scores);
         write_matrices(work, at, local, request);

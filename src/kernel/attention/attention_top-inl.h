@@ -65,7 +65,8 @@ struct Bound {
 // Raises a bound that at least `least` of the values are above, until at most `most` are, or some rounds have passed.
 // Values come in whole vectors, filled with minus infinity. The guess takes the tail for exponential, which is near
 // enough for most scores; where it is not, the next guess is nearer.
-HWY_INLINE Bound raise_bound(const float* values, std::int64_t size, Bound low, std::int64_t least, std::int64_t most, int rounds) {
+HWY_INLINE Bound raise_bound(const float* values, std::int64_t size, Bound low, std::int64_t least, std::int64_t most,
+                             int rounds) {
   const Tag d;
   if (low.above <= most) return low;
   const Vector nothing = hn::Set(d, lowest);
@@ -103,10 +104,12 @@ HWY_INLINE Bound raise_bound(const float* values, std::int64_t size, Bound low, 
 // the integers of their bits, once the negative ones are turned around.
 inline HWY_NOINLINE float exact_bound(const float* values, std::int64_t size, float low, std::int64_t least) {
   const auto turn = [](std::int32_t bits) { return bits ^ (bits < 0 ? 0x7FFFFFFF : 0); };
-  std::int64_t begin = turn(std::bit_cast<std::int32_t>(low)), end = turn(std::bit_cast<std::int32_t>(std::numeric_limits<float>::infinity()));
+  std::int64_t begin = turn(std::bit_cast<std::int32_t>(low)),
+               end = turn(std::bit_cast<std::int32_t>(std::numeric_limits<float>::infinity()));
   while (begin < end) {
     const std::int64_t middle = begin + (end - begin + 1) / 2;
-    if (count_not_below(values, size, std::bit_cast<float>(turn(static_cast<std::int32_t>(middle)))) >= least) begin = middle;
+    if (count_not_below(values, size, std::bit_cast<float>(turn(static_cast<std::int32_t>(middle)))) >= least)
+      begin = middle;
     else end = middle - 1;
   }
   return std::bit_cast<float>(turn(static_cast<std::int32_t>(begin)));
@@ -224,7 +227,8 @@ HWY_INLINE void gather_found(const Found& found, std::int64_t top, std::int64_t 
 
 // A bound for a row's first block, of which all keys would else become candidates: a lane's largest of every few vectors is
 // the largest of a group of keys, and what `top` groups reach, `top` keys reach.
-inline HWY_NOINLINE float first_bound(const float* HWY_RESTRICT s, std::int64_t begin, std::int64_t end, std::int64_t top) {
+inline HWY_NOINLINE float first_bound(const float* HWY_RESTRICT s, std::int64_t begin, std::int64_t end,
+                                      std::int64_t top) {
   const Tag d;
   constexpr std::int64_t vectors = lanes == 16 ? 4 : 8, size = vectors * lanes;
   static_assert(size >= most_top_keys && size <= block_keys / 2);
@@ -246,7 +250,8 @@ HWY_INLINE void sort_candidates(Candidates& row, float* HWY_RESTRICT scores, std
   HWY_ALIGN float values[most_sorted];
   for (std::int64_t i = 0; i < most_sorted; i += lanes) {
     const auto real = hn::FirstN(d, static_cast<std::size_t>(larger(smaller(row.count - i, lanes), 0)));
-    hn::Store(hn::IfThenElse(real, hn::LoadU(d, row.scores + smaller(i, row.count)), hn::Set(d, lowest)), d, values + i);
+    hn::Store(hn::IfThenElse(real, hn::LoadU(d, row.scores + smaller(i, row.count)), hn::Set(d, lowest)), d,
+              values + i);
   }
   std::uint64_t taken = 0;
   for (std::int64_t i = 0; i < row.count; ++i) {

@@ -16,13 +16,16 @@ struct Span {
 Span query_span(const AttentionItem& item, const ScoreBlock& block) {
   if (item.query_positions == nullptr)
     return {item.query_position + block.query_begin, item.query_position + block.query_end - 1};
-  const auto [low, high] = std::minmax_element(item.query_positions + block.query_begin, item.query_positions + block.query_end);
+  const auto [low, high] =
+      std::minmax_element(item.query_positions + block.query_begin, item.query_positions + block.query_end);
   return {*low, *high};
 }
 
 Span key_span(const AttentionItem& item, const ScoreBlock& block) {
-  if (item.key_positions == nullptr) return {item.key_position + block.key_begin, item.key_position + block.key_end - 1};
-  const auto [low, high] = std::minmax_element(item.key_positions + block.key_begin, item.key_positions + block.key_end);
+  if (item.key_positions == nullptr)
+    return {item.key_position + block.key_begin, item.key_position + block.key_end - 1};
+  const auto [low, high] =
+      std::minmax_element(item.key_positions + block.key_begin, item.key_positions + block.key_end);
   return {*low, *high};
 }
 
@@ -76,7 +79,8 @@ bool allows(const BlockRule& rule, std::int64_t query, std::int64_t key) {
   if (query < 0 || key < 0) return false;
   const std::int64_t row = query / rule.block, column = key / rule.block;
   const std::int64_t at = row * rule.columns + column;
-  return column < rule.columns && at < static_cast<std::int64_t>(rule.allowed.size()) && rule.allowed[static_cast<std::size_t>(at)] != 0;
+  return column < rule.columns && at < static_cast<std::int64_t>(rule.allowed.size()) &&
+         rule.allowed[static_cast<std::size_t>(at)] != 0;
 }
 
 BlockView view_of(const BlockRule& rule, const Where& where, const ScoreBlock& block) {
@@ -127,7 +131,8 @@ bool sees(const KeyLengthsRule& rule, const Where& where, std::int64_t, std::int
 }
 bool sees(const PrefixRule& rule, const Where& where, std::int64_t, std::int64_t query, std::int64_t key) {
   const std::int64_t position = key_position(where.item, key);
-  return position <= query_position(where.item, query) || position < rule.lengths[static_cast<std::size_t>(where.index)];
+  return position <= query_position(where.item, query) ||
+         position < rule.lengths[static_cast<std::size_t>(where.index)];
 }
 bool sees(const DocumentRule& rule, const Where& where, std::int64_t, std::int64_t query, std::int64_t key) {
   return rule.query_documents[static_cast<std::size_t>(where.item.query_begin + query)] ==
@@ -184,8 +189,11 @@ BlockView ItemMask::view(const ScoreBlock& block) const {
   if (element_rules_) {
     for (const MaskRule& rule : call_->mask) {
       if (folded(rule)) continue;
-      const BlockView answer =
-          std::visit([&](const auto& known) { return view_of(known, Where{*item_, index_}, block); }, rule);
+      const BlockView answer = std::visit(
+          [&](const auto& known) {
+            return view_of(known, Where{*item_, index_}, block);
+          },
+          rule);
       if (answer == BlockView::nothing) return BlockView::nothing;
       all &= answer == BlockView::everything;
     }

@@ -45,7 +45,8 @@ class ItemMask {
   bool has_element_rules() const { return element_rules_; }
 
   // Writes 1 where every element rule lets `query` see keys [key_begin, key_end), else 0.
-  void visible(std::int64_t head, std::int64_t query, std::int64_t key_begin, std::int64_t key_end, std::uint8_t* out) const;
+  void visible(std::int64_t head, std::int64_t query, std::int64_t key_begin, std::int64_t key_end,
+               std::uint8_t* out) const;
 
  private:
   bool folded(const MaskRule& rule) const;
@@ -65,7 +66,9 @@ inline std::int64_t query_position(const AttentionItem& item, std::int64_t query
 inline std::int64_t key_position(const AttentionItem& item, std::int64_t key) {
   return item.key_positions != nullptr ? item.key_positions[key] : item.key_position + key;
 }
-inline bool consecutive(const AttentionItem& item) { return item.query_positions == nullptr && item.key_positions == nullptr; }
+inline bool consecutive(const AttentionItem& item) {
+  return item.query_positions == nullptr && item.key_positions == nullptr;
+}
 
 // ---- Edits: which queries and keys one names. ---------------------------------------------------------------------
 inline bool names_position(std::int64_t first, std::int64_t end, std::int64_t position) {
@@ -80,7 +83,8 @@ inline bool names_key(const ScoreEdit& edit, const AttentionItem& item, std::int
          (edit.min_distance == ScoreEdit::any_distance || query_position(item, query) - at >= edit.min_distance);
 }
 // Of keys [begin, end), an interval outside which the edit names none; exact where key positions are consecutive.
-inline KeyRange named_keys(const ScoreEdit& edit, const AttentionItem& item, std::int64_t query, std::int64_t begin, std::int64_t end) {
+inline KeyRange named_keys(const ScoreEdit& edit, const AttentionItem& item, std::int64_t query, std::int64_t begin,
+                           std::int64_t end) {
   if (item.key_positions != nullptr) return {begin, end};
   if (edit.key != -1) {
     const std::int64_t first = edit.key - item.key_position;

@@ -64,8 +64,8 @@ struct TileEnds {
   const float* partial_in;  // null: start from 0
   float* partial_out;       // null: this is the last block of inputs, finish into C
   std::int64_t partial_stride;
-  float* c;                 // first element of the tile in C
-  std::int64_t column;      // its column
+  float* c;             // first element of the tile in C
+  std::int64_t column;  // its column
   Ahead ahead;
 };
 
@@ -94,11 +94,21 @@ HWY_NOINLINE void finish_tile(const TileEnds& ends, const float* sums, int rows,
     float* c = ends.c + i * product.c_stride;
     float* before = end.before_activation == nullptr ? nullptr : end.before_activation + (c - product.c);
     switch (end.activation) {
-      case Activation::none: finish_row<Activation::none>(end, row, valid, ends.column, c, before); break;
-      case Activation::relu: finish_row<Activation::relu>(end, row, valid, ends.column, c, before); break;
-      case Activation::gelu: finish_row<Activation::gelu>(end, row, valid, ends.column, c, before); break;
-      case Activation::gelu_tanh: finish_row<Activation::gelu_tanh>(end, row, valid, ends.column, c, before); break;
-      case Activation::silu: finish_row<Activation::silu>(end, row, valid, ends.column, c, before); break;
+      case Activation::none:
+        finish_row<Activation::none>(end, row, valid, ends.column, c, before);
+        break;
+      case Activation::relu:
+        finish_row<Activation::relu>(end, row, valid, ends.column, c, before);
+        break;
+      case Activation::gelu:
+        finish_row<Activation::gelu>(end, row, valid, ends.column, c, before);
+        break;
+      case Activation::gelu_tanh:
+        finish_row<Activation::gelu_tanh>(end, row, valid, ends.column, c, before);
+        break;
+      case Activation::silu:
+        finish_row<Activation::silu>(end, row, valid, ends.column, c, before);
+        break;
     }
   }
 }

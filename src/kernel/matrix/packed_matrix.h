@@ -14,10 +14,10 @@ namespace attend {
 
 // What happens to an element of C after its sum: in this order, and in the same pass.
 struct ProductEnd {
-  const float* bias = nullptr;            // [outputs], added
+  const float* bias = nullptr;  // [outputs], added
   Activation activation = Activation::none;
-  float* before_activation = nullptr;     // when set, the value before the activation is stored here too (stride as C)
-  bool accumulate = false;                // C += instead of C =; only without activation
+  float* before_activation = nullptr;  // when set, the value before the activation is stored here too (stride as C)
+  bool accumulate = false;             // C += instead of C =; only without activation
 };
 
 // A weight matrix in panels for the product. Owns its copy.

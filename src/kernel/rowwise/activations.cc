@@ -91,11 +91,16 @@ struct GateBackward {
 template <class Kernel, typename... Arguments>
 HWY_INLINE void of_kind(Activation kind, std::int64_t begin, std::int64_t end, const Arguments&... arguments) {
   switch (kind) {
-    case Activation::none: return Kernel::template rows<Activation::none>(begin, end, arguments...);
-    case Activation::relu: return Kernel::template rows<Activation::relu>(begin, end, arguments...);
-    case Activation::gelu: return Kernel::template rows<Activation::gelu>(begin, end, arguments...);
-    case Activation::gelu_tanh: return Kernel::template rows<Activation::gelu_tanh>(begin, end, arguments...);
-    case Activation::silu: return Kernel::template rows<Activation::silu>(begin, end, arguments...);
+    case Activation::none:
+      return Kernel::template rows<Activation::none>(begin, end, arguments...);
+    case Activation::relu:
+      return Kernel::template rows<Activation::relu>(begin, end, arguments...);
+    case Activation::gelu:
+      return Kernel::template rows<Activation::gelu>(begin, end, arguments...);
+    case Activation::gelu_tanh:
+      return Kernel::template rows<Activation::gelu_tanh>(begin, end, arguments...);
+    case Activation::silu:
+      return Kernel::template rows<Activation::silu>(begin, end, arguments...);
   }
 }
 

@@ -72,7 +72,9 @@ HWY_INLINE hn::VFromD<D> load_or(D d, Partial partial, hn::VFromD<D> filling, co
 }
 
 template <class D>
-HWY_INLINE float sum_of_lanes(D d, hn::VFromD<D> value) { return hn::GetLane(hn::SumOfLanes(d, value)); }
+HWY_INLINE float sum_of_lanes(D d, hn::VFromD<D> value) {
+  return hn::GetLane(hn::SumOfLanes(d, value));
+}
 
 // max(low, x) and min(high, x) that keep a NaN in x. x86 returns the second operand when one is NaN.
 template <class D>

@@ -21,8 +21,8 @@ namespace {
 
 struct AdamFactors {
   float gradient_scale, beta1, beta2, one_minus_beta1, one_minus_beta2;
-  float rate1;        // rate / (1 - beta1^step)
-  float correction2;  // 1 / (1 - beta2^step)
+  float rate1;           // rate / (1 - beta1^step)
+  float correction2;     // 1 / (1 - beta2^step)
   float epsilon, decay;  // decay: rate * decay
 };
 
