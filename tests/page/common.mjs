@@ -77,20 +77,28 @@ export const matrix = (page, name) => page.$$eval(`[data-matrix="${name}"] [data
   return rows;
 });
 
-// Waits until what stands on the page is the engine's answer to what was asked last.
-export async function settled(page) {
-  const quiet = () => page.evaluate(async () => {
-    const now = () => document.documentElement.dataset.pending === '0' && document.querySelector('.live')?.classList.contains('engine');
+// Waits until the page is at rest: what was done is drawn, every answer is there, what a timer was to do is done.
+// `also`: a condition in the page that must hold as well.
+export async function quiet(page, also = 'true') {
+  const still = () => page.evaluate(`(async () => {
+    // Two drawings: a change is drawn at the first, and what a drawing sets off has begun at the second.
+    const drawn = async () => { for (let i = 0; i < 2; ++i) await new Promise((done) => requestAnimationFrame(() => setTimeout(done))); };
+    const now = () => document.documentElement.dataset.pending === '0' && (${also});
+    await document.fonts.ready;
+    await drawn();
     if (!now()) return false;
-    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    await drawn();
     return now();
-  });
+  })()`);
   const end = Date.now() + 30000;
-  while (!(await quiet())) {
+  while (!(await still())) {
     if (Date.now() > end) throw new Error(`the page does not come to rest: ${await page.evaluate(() => `${document.documentElement.dataset.pending} answers out, ${document.querySelector('.live')?.className}, ${document.querySelector('.banner')?.textContent}`)}`);
     await new Promise((done) => setTimeout(done, 20));
   }
 }
+
+// The same, and what stands in the row is the engine's answer to what was asked last.
+export const settled = (page) => quiet(page, "document.querySelector('.live')?.classList.contains('engine') === true");
 
 export function random(seed) {
   let state = seed >>> 0;

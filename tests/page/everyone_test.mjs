@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test, { after, before } from 'node:test';
-import { browse, busyness, open, record, require, serve, settled, translator } from './common.mjs';
+import { browse, busyness, open, quiet, record, require, serve, settled, translator } from './common.mjs';
 
 let server, browser;
 before(async () => { server = await serve(translator); browser = await browse(); });
@@ -11,8 +11,11 @@ after(async () => { await browser?.close(); await server?.stop(); });
 const lessons = ['sources', 'roles', 'query', 'query/2', 'scale', 'scale/2', 'matrix', 'matrix/2', 'cross', 'cross/2', 'masks', 'masks/2', 'cache', 'cache/2', 'heads', 'block', 'positions', 'cost', 'importance', 'self-test'];
 const screens = ['#/learn', ...lessons.map((l) => `#/learn/${l}`), '#/workbench', '#/model'];
 const ready = async (page, hash) => {
-  if (hash === '#/workbench' || hash === '#/model') { await page.waitForSelector('.live', { timeout: 30000 }); await settled(page); }
-  else { await page.waitForSelector('h1'); await page.waitForFunction(() => document.documentElement.dataset.pending === '0', null, { polling: 50 }); await page.waitForTimeout(100); }
+  // The screen before it has headings and an engine at rest, too: this one is marked in the navigation.
+  const [, room, lesson] = /^#\/(\w+)(?:\/([a-z-]+))?/.exec(hash);
+  await page.waitForSelector(lesson ? `.lesson-list a[href="#/learn/${lesson}"][aria-current=page]` : `header nav a[href="#/${room}"][aria-current=page]`, { state: 'attached' });
+  await page.waitForSelector(room === 'learn' ? 'h1' : '.live');
+  await (room === 'learn' ? quiet(page) : settled(page));
 };
 
 // Everything that a reader can unfold in the model room: edits, pinned heads, what matters, generation with its beams, ranked heads.

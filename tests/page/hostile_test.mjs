@@ -158,7 +158,6 @@ test('two tabs of one address: each has its own selection and edits, and the lin
   await settled(two);
   assert.equal(await one.locator('.edits li').count(), 1);
   assert.equal(await two.locator('.edits li').count(), 0);
-  await one.waitForTimeout(500);
   await two.goto(one.url());
   await two.reload();
   await two.waitForSelector('.edits li');

@@ -1,7 +1,7 @@
 // The lessons: each check refuses before the act and passes after it; the self-test takes right answers only.
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
-import { browse, open, serve } from './common.mjs';
+import { browse, open, quiet, serve } from './common.mjs';
 
 let server, browser, page;
 before(async () => { server = await serve(); browser = await browse(); });
@@ -32,7 +32,7 @@ const acts = {
   'matrix/2': async () => { await type('wk', 0, 1, 0); },
   'cross': async () => { await type('q', 0, 0, -2); await type('q', 0, 1, 3); },
   'cross/2': async () => { await page.fill('#answer', '38416'); await page.press('#answer', 'Enter'); },
-  'masks': async () => { await page.click('[data-value=after]'); await page.waitForTimeout(100); await page.click('[data-value=before]'); },
+  'masks': async () => { await page.click('[data-value=after]'); await quiet(page); await page.click('[data-value=before]'); },
   'masks/2': async () => { for (const cell of ['0,1', '0,2', '0,3', '1,2', '1,3', '2,3']) await page.click(`[data-mask="${cell}"]`); },
   'cache': () => page.click('[data-value=robot]'),
   'cache/2': async () => { for (let i = 0; i < 5; ++i) { await page.click('#write-row:not(:disabled)'); await page.waitForFunction((n) => document.querySelectorAll('.cache-strip .full').length === n, i + 1); } },
@@ -47,11 +47,11 @@ for (const [lesson, act] of Object.entries(acts)) {
   test(`${lesson} is passed only by doing it`, async () => {
     page = await open(browser, server, `#/learn/${lesson}`);
     await page.waitForSelector('#check');
-    await page.waitForTimeout(150);
+    await quiet(page);
     await page.click('#check');
     await page.waitForSelector('#verdict.bad');
     await act();
-    await page.waitForTimeout(150);
+    await quiet(page);
     await page.click('#check');
     try { await page.waitForSelector('#verdict.good', { timeout: 5000 }); } catch { assert.fail(`not passed: ${await page.textContent('#verdict')}`); }
     assert.deepEqual(page.problems, []);
@@ -63,7 +63,7 @@ test('the worked examples stand in the lessons with all intermediate values', as
   const look = async (lesson, ...texts) => {
     page = await open(browser, server, `#/learn/${lesson}`);
     await page.waitForSelector('.lesson-figure td, .lesson-figure svg');
-    await page.waitForTimeout(300);
+    await quiet(page);
     const text = (await page.innerText('.lesson-figure')).replace(/\s+/g, ' ');
     for (const part of texts) assert.ok(text.includes(part), `${lesson} does not show ${part}: ${text.slice(0, 600)}`);
     await page.context().close();

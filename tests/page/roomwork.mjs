@@ -10,7 +10,6 @@ export async function enter(page, text = sentence) {
   await settled(page);
   await page.fill('#source-text', text);
   await page.click('#run');
-  await page.waitForTimeout(50);
   await settled(page);
 }
 export const choose = async (page, tab, layer, head) => {
@@ -31,6 +30,5 @@ export const slider = (page, key) => page.locator(`.row-column[data-key="${key}"
 export async function raise(page, key, times) {
   await slider(page, key).focus();
   for (let i = 0; i < times; ++i) await page.keyboard.press('PageUp');
-  await page.waitForTimeout(50);
   await settled(page);
 }

@@ -1,5 +1,6 @@
 // What the page knows about the engine: the interface of doc/EXPLORER-API.md, and its HTTP implementation. Every number on the
 // page comes through here. Another implementation (an engine compiled to WebAssembly) can stand in without the screens noticing.
+import { counted } from './pending';
 
 export type Matrix = number[][];
 export type Masked = (number | null)[][]; // null: not visible
@@ -343,6 +344,12 @@ export type GenerateMethod =
   | { kind: 'beam'; beams: number; n_best: number }
   | { kind: 'sample'; temperature: number; top_k: number; top_p: number; seed: number };
 
+export type RunRequest = ModelRequest & { want?: string[]; top?: number };
+export type RowRequest = ModelRequest & { attention: string; head: number; query: number; keys?: number[] };
+export type ImportanceRequest = ModelRequest & Record<string, unknown>;
+export type GenerateRequest = ModelRequest & { steps: number; method: GenerateMethod; prefix_ids: number[] };
+
+// What may take long takes a signal: an aborted request is refused as `superseded`, and the engine stops computing it.
 export interface Engine {
   status(): Promise<Status>;
   models(): Promise<ModelEntry[]>;
@@ -350,61 +357,45 @@ export interface Engine {
   attention(request: AttentionRequest): Promise<AttentionResult>;
   operation(request: OperationRequest): Promise<Matrix>;
   tokenize(request: { model: string; input: Input }): Promise<Record<string, Token[]>>;
-  run(request: ModelRequest & { want?: string[]; top?: number }): Promise<RunResult>;
-  row(request: ModelRequest & { attention: string; head: number; query: number; keys?: number[] }): Promise<RowResult>;
+  run(request: RunRequest, signal?: AbortSignal): Promise<RunResult>;
+  row(request: RowRequest): Promise<RowResult>;
   tile(request: TileRequest): Promise<Tile>;
-  importance(request: ModelRequest & Record<string, unknown>): Promise<ImportanceResult>;
-  heads(request: { model: string; inputs?: Input[] }): Promise<HeadsResult>;
-  generate(request: ModelRequest & { steps: number; method: GenerateMethod; prefix_ids: number[] }): Promise<GenerateResult>;
+  importance(request: ImportanceRequest, signal?: AbortSignal): Promise<ImportanceResult>;
+  heads(request: { model: string; inputs?: Input[] }, signal?: AbortSignal): Promise<HeadsResult>;
+  generate(request: GenerateRequest, signal?: AbortSignal): Promise<GenerateResult>;
 }
 
 export class HttpEngine implements Engine {
   // Called with false when the server cannot be reached, and with true when it answers again.
   constructor(private readonly base = 'api/v1/', private readonly reachable: (yes: boolean) => void = () => undefined) {}
 
-  private pending = 0;
-
-  // Says on the page itself how many answers are still out, for tests and for whoever drives the page.
-  private count(by: number): void {
-    this.pending += by;
-    if (typeof document !== 'undefined') document.documentElement.dataset.pending = String(this.pending);
-  }
-
-  private async counted<T>(work: Promise<T>): Promise<T> {
-    this.count(1);
+  // Sends and reads to the end: a connection may break in the middle of an answer, too.
+  private async exchange<T>(path: string, body: unknown, signal: AbortSignal | undefined, read: (response: Response) => Promise<T>): Promise<T> {
+    let response: Response, reply: T | string;
     try {
-      return await work;
-    } finally {
-      this.count(-1);
-    }
-  }
-
-  private async send(path: string, body?: unknown): Promise<Response> {
-    let response: Response;
-    try {
-      response = await fetch(this.base + path, body === undefined ? {} : {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: JSON.stringify(body),
+      response = await fetch(this.base + path, {
+        signal,
+        ...(body === undefined ? {} : { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) }),
       });
+      reply = response.ok ? await read(response) : await response.text();
     } catch {
+      // The server sees the connection close and stops computing.
+      if (signal?.aborted) throw new EngineError({ kind: 'superseded', where: path, what: '', advice: '' }, 0);
       this.reachable(false);
       throw new EngineError({ kind: 'gone', where: path, what: '', advice: '' }, 0);
     }
     this.reachable(true);
-    if (!response.ok) {
-      const text = await response.text();
-      let failure: Failure = { kind: 'internal', where: path, what: text.slice(0, 300), advice: '' };
-      try {
-        failure = JSON.parse(text).error ?? failure;
-      } catch { /* not JSON: the text itself says what there is to say */ }
-      throw new EngineError(failure, response.status);
-    }
-    return response;
+    if (response.ok) return reply as T;
+    const text = reply as string;
+    let failure: Failure = { kind: 'internal', where: path, what: text.slice(0, 300), advice: '' };
+    try {
+      failure = JSON.parse(text).error ?? failure;
+    } catch { /* not JSON: the text itself says what there is to say */ }
+    throw new EngineError(failure, response.status);
   }
 
-  private json<T>(path: string, body?: unknown): Promise<T> {
-    return this.counted(this.send(path, body).then((response) => response.json() as Promise<T>));
+  private json<T>(path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+    return counted(this.exchange(path, body, signal, (response) => response.json() as Promise<T>));
   }
 
   status() { return this.json<Status>('status'); }
@@ -413,23 +404,21 @@ export class HttpEngine implements Engine {
   attention(request: AttentionRequest) { return this.json<AttentionResult>('attention', request); }
   async operation(request: OperationRequest) { return (await this.json<{ output: Matrix }>('operation', request)).output; }
   tokenize(request: { model: string; input: Input }) { return this.json<Record<string, Token[]>>('tokenize', request); }
-  run(request: ModelRequest & { want?: string[]; top?: number }) { return this.json<RunResult>('run', request); }
-  row(request: ModelRequest & { attention: string; head: number; query: number; keys?: number[] }) { return this.json<RowResult>('row', request); }
-  importance(request: ModelRequest & Record<string, unknown>) { return this.json<ImportanceResult>('importance', request); }
-  heads(request: { model: string; inputs?: Input[] }) { return this.json<HeadsResult>('heads', request); }
-  generate(request: ModelRequest & { steps: number; method: GenerateMethod; prefix_ids: number[] }) { return this.json<GenerateResult>('generate', request); }
+  run(request: RunRequest, signal?: AbortSignal) { return this.json<RunResult>('run', request, signal); }
+  row(request: RowRequest) { return this.json<RowResult>('row', request); }
+  importance(request: ImportanceRequest, signal?: AbortSignal) { return this.json<ImportanceResult>('importance', request, signal); }
+  heads(request: { model: string; inputs?: Input[] }, signal?: AbortSignal) { return this.json<HeadsResult>('heads', request, signal); }
+  generate(request: GenerateRequest, signal?: AbortSignal) { return this.json<GenerateResult>('generate', request, signal); }
+  tile(request: TileRequest) { return counted(this.exchange('tile', request, undefined, readTile)); }
+}
 
-  tile(request: TileRequest): Promise<Tile> { return this.counted(this.readTile(request)); }
-
-  private async readTile(request: TileRequest): Promise<Tile> {
-    const response = await this.send('tile', request);
-    const [heads, rows, columns] = (response.headers.get('Attend-Shape') ?? '0,0,0').split(',').map(Number);
-    const bytes = await response.arrayBuffer();
-    const data = new Float32Array(heads * rows * columns);
-    const view = new DataView(bytes);
-    for (let i = 0; i < data.length; ++i) data[i] = view.getFloat32(4 * i, true);
-    return { heads, rows, columns, data };
-  }
+async function readTile(response: Response): Promise<Tile> {
+  const [heads, rows, columns] = (response.headers.get('Attend-Shape') ?? '0,0,0').split(',').map(Number);
+  const bytes = await response.arrayBuffer();
+  const data = new Float32Array(heads * rows * columns);
+  const view = new DataView(bytes);
+  for (let i = 0; i < data.length; ++i) data[i] = view.getFloat32(4 * i, true);
+  return { heads, rows, columns, data };
 }
 
 // One request in flight and at most one waiting: a drag sends as fast as answers come and never queues.
@@ -462,4 +451,27 @@ export class Lane<Request, Reply> {
     }
     this.busy = false;
   }
+}
+
+// One request in flight, and the newest: a newer one aborts it. For what takes long and is of no use once the question has changed.
+export class Newest<Request, Reply> {
+  private running: AbortController | null = null;
+
+  constructor(private readonly call: (request: Request, signal: AbortSignal) => Promise<Reply>) {}
+
+  // Resolves to null when a newer request, or `stop`, overtook this one.
+  async ask(request: Request): Promise<Reply | null> {
+    this.running?.abort();
+    const mine = new AbortController();
+    this.running = mine;
+    try {
+      const reply = await this.call(request, mine.signal);
+      return mine.signal.aborted ? null : reply;
+    } catch (error) {
+      if (mine.signal.aborted) return null;
+      throw error;
+    }
+  }
+
+  stop(): void { this.running?.abort(); }
 }

@@ -64,20 +64,30 @@ export async function hashOf(room: RoomName, path: string[], state: unknown): Pr
 
 export const route = signal<Route>({ room: 'learn', path: [], state: null, stale: null });
 
-let written = '';
-let order = 0;
-// Puts a room's state into the address without a history entry a keystroke.
+let known = '';       // the address that `route` was read from, or that a room wrote since
+let following = false; // an address is being read
+let writing = 0, reading = 0;
+
+// Puts a room's state into the address without a history entry a keystroke. Where the reader is on the way to another address, that
+// one stands.
 export async function writeState(room: RoomName, path: string[], state: unknown): Promise<void> {
-  const mine = ++order;
+  const mine = ++writing;
+  const here = () => mine === writing && !following && location.hash === known && route.value.room === room;
+  if (!here()) return;
   const hash = await hashOf(room, path, state);
-  if (mine !== order || route.value.room !== room) return;
-  written = hash;
+  if (!here()) return;
+  known = hash;
   if (location.hash !== hash) history.replaceState(null, '', hash);
 }
 
 export async function followHash(): Promise<void> {
-  if (location.hash === written && written !== '') return;
-  written = location.hash;
-  ++order;
-  route.value = await readHash(location.hash);
+  if (location.hash === known && known !== '') return;
+  known = location.hash;
+  following = true;
+  const mine = ++reading;
+  const next = await readHash(location.hash);
+  // A link with much state takes longer to read than an address that was chosen after it.
+  if (mine !== reading) return;
+  following = false;
+  route.value = next;
 }

@@ -4,7 +4,12 @@ import { EngineError, HttpEngine, type Engine, type Status } from './engine';
 import { t, type Key } from './words';
 
 export const online = signal(true);
-export const engine: Engine = new HttpEngine('api/v1/', (yes) => { online.value = yes; });
+// How often the engine has come back: what it could not answer is asked again then.
+export const returned = signal(0);
+export const engine: Engine = new HttpEngine('api/v1/', (yes) => {
+  if (yes && !online.value) returned.value += 1;
+  online.value = yes;
+});
 export const status = signal<Status | null>(null);
 
 export type Theme = 'auto' | 'light' | 'dark';

@@ -7,7 +7,8 @@ import { Grid, Legend, type Cell, type GridProps } from '../grid';
 import { RowPanel, type KeyState } from '../rowpanel';
 import { previewRow, standsIn, type StandIn } from '../softmax';
 import { parseTable, show, toCsv } from '../numbers';
-import { complain, copy, download, hush, pngOf, say } from '../shared';
+import { later } from '../pending';
+import { complain, copy, download, hush, pngOf, returned, say } from '../shared';
 import { Button, Dialog, Icon, Menu, NumberField, Segmented, Select, Stepper, Tex } from '../ui';
 import { t, type Key } from '../words';
 import { route, writeState } from '../link';
@@ -69,13 +70,14 @@ export function BenchScreen() {
   const b = bench.value, r = result.value;
   const [dialog, setDialog] = useState<{ kind: 'paste'; matrix: InputId } | { kind: 'code'; tab: string } | null>(null);
 
+  useEffect(() => { if (returned.value) askAgain(); }, [returned.value]);
   useEffect(() => {
     const given = route.value.state;
     const read = given === null ? null : readBench(given), parsed = read && !('part' in read) ? read : null;
     if (given !== null && !parsed) say(t('bench.link.bad'), 'error');
     load(parsed ?? bench.value);
   }, [route.value]);
-  useEffect(() => { const timer = setTimeout(() => void writeState('bench', [], linkState(b)), 150); return () => clearTimeout(timer); }, [b]);
+  useEffect(() => later(() => writeState('bench', [], linkState(b)), 150), [b, route.value]);
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;

@@ -54,20 +54,20 @@ function Home({ done, finished }: { done: Set<string>; finished: (l: Lesson) => 
 }
 
 function LessonView({ lesson, step, done, mark }: { lesson: Lesson; step: number; done: Set<string>; mark: (key: string) => void }) {
-  const [verdict, setVerdict] = useState<{ right: boolean; text: string } | null>(null);
+  const [verdict, setVerdict] = useState<{ right: boolean; text: () => string } | null>(null);
   const [busy, setBusy] = useState(false);
   useEffect(() => { document.getElementById('main')?.scrollTo?.(0, 0); scrollTo(0, 0); }, [lesson.id, step]);
   const { key, view: View } = lesson.steps[step];
   const index = lessons.indexOf(lesson);
-  const latest = useRef<() => Promise<Verdict>>(async () => '');
+  const latest = useRef<() => Promise<Verdict>>(async () => true);
   const run = async () => {
     setBusy(true);
     try {
       const reply = await latest.current();
       hush('engine');
-      setVerdict(reply === true ? { right: true, text: t(`${key}.done` as Key) } : { right: false, text: t('learn.wrong') + reply });
+      setVerdict(reply === true ? { right: true, text: () => t(`${key}.done` as Key) } : { right: false, text: () => t('learn.wrong') + reply() });
       if (reply === true) mark(key);
-    } catch (error) { setVerdict({ right: false, text: explain(error) }); }
+    } catch (error) { setVerdict({ right: false, text: () => explain(error) }); }
     setBusy(false);
   };
   // What was once passed stays passed; the box says what was tried last.
@@ -89,7 +89,7 @@ function LessonView({ lesson, step, done, mark }: { lesson: Lesson; step: number
           <p><Rich text={t(`${key}.act` as Key)} /></p>
           {answer}
           <div class="act-tools"><Button primary id="check" label={t('learn.check')} disabled={busy} onClick={() => void run()} />{opens && <Button small label={t('learn.in.bench')} onClick={() => void toBench(opens)} />}</div>
-          {verdict && <p class={verdict.right ? 'good' : 'bad'} role="status" id="verdict">{verdict.text}</p>}
+          {verdict && <p class={verdict.right ? 'good' : 'bad'} role="status" id="verdict">{verdict.text()}</p>}
         </form>; }} />
     </div>
     <footer><a class="button" href={back}><Icon name="left" />{t('learn.back')}</a><a class={`button ${verdict?.right || done.has(key) ? 'primary' : ''}`} href={next}>{t('learn.next')}<Icon name="right" /></a></footer>

@@ -9,10 +9,11 @@ import { Button, NumberField, Segmented, Tex } from '../ui';
 import { t, type Key } from '../words';
 import { abc, emptyMask, requestOf, type Bench } from '../bench/state';
 import { MaskGrid } from '../maskgrid';
+import { useAnswer } from './answer';
 import { MiniFormula, MiniMatrix, MiniRow, useMini, Vector, type Mini } from './mini';
 
-// What a check answers: right, or a hint.
-export type Verdict = true | string;
+// What a check answers: right, or a hint in the language of the page when it is read.
+export type Verdict = true | (() => string);
 // `task`: how the act is checked, what the workbench opens with, and a box for an answer.
 export interface StepProps { task: (check: () => Promise<Verdict>, opens?: Partial<Bench> | null, answer?: ComponentChildren) => ComponentChildren; text: (...values: (string | number)[]) => ComponentChildren }
 export interface Lesson { id: string; title: Key; steps: { key: string; view: FunctionComponent<StepProps> }[] }
@@ -37,7 +38,7 @@ const Sources: FunctionComponent<StepProps> = (p) => {
   const mini = useMini(sourcesStart);
   return <Split p={p} mini={mini} check={async () => {
     const now = await ask(mini.b), before = await ask({ ...sourcesStart, source: 'cross' });
-    return mini.b.source === 'cross' && same(now.q, before.q) && !same(now.v, before.v) ? true : t('l.sources.1.hint');
+    return mini.b.source === 'cross' && same(now.q, before.q) && !same(now.v, before.v) ? true : () => t('l.sources.1.hint');
   }} figure={<>
     <Segmented label={t('bench.source')} value={mini.b.source as 'self' | 'cross'} options={[{ value: 'self', label: t('bench.self') }, { value: 'cross', label: t('bench.cross') }]} onChange={(source) => mini.change({ source })} />
     <Roles mini={mini} edit={['memory', 'x']} memory={mini.b.source === 'cross'} />
@@ -51,8 +52,8 @@ const RolesStep: FunctionComponent<StepProps> = (p) => {
   return <Split p={p} mini={mini} check={async () => {
     const now = await ask(mini.b);
     const [first, second] = now.v[2];
-    if (!same(now.k, [[1, 1], [0, 1], [1, 2]])) return t('l.roles.1.hint.keys');
-    return same([now.v[2]], [[3, 2]]) ? true : t('l.roles.1.hint', show(first), show(second), vectorText(mini.b.x[2]));
+    if (!same(now.k, [[1, 1], [0, 1], [1, 2]])) return () => t('l.roles.1.hint.keys');
+    return same([now.v[2]], [[3, 2]]) ? true : () => t('l.roles.1.hint', show(first), show(second), vectorText(mini.b.x[2]));
   }} figure={<Roles mini={mini} edit={['x', 'wq', 'wk', 'wv']} />} />;
 };
 
@@ -80,7 +81,7 @@ const Query1: FunctionComponent<StepProps> = (p) => {
   return <Split p={p} mini={mini} check={async () => {
     const now = await ask(mini.b);
     const weight = now.heads[0].weights[2][0];
-    return weight >= 0.5 ? true : t('l.query.1.hint', show(weight));
+    return weight >= 0.5 ? true : () => t('l.query.1.hint', show(weight));
   }} figure={<><MiniRow mini={mini} canForbid={false} hint={t('bench.hint')} /><ByHand mini={mini} /></>} />;
 };
 const halves: Bench = { ...abc, source: 'direct', q: [[1, 1]], k: [[0, 0], [0, 0]], v: [[2, 0], [0, 4]], names: ['q'], memoryNames: ['k₁', 'k₂'], chosen: { head: 0, query: 0, key: 0 } };
@@ -88,21 +89,20 @@ const Query2: FunctionComponent<StepProps> = (p) => {
   const mini = useMini(halves);
   return <Split p={p} mini={mini} check={async () => {
     const [output] = (await ask(mini.b)).heads[0].output;
-    return near(output[0], 0.5, 0.005) && near(output[1], 3, 0.01) && same(mini.b.v, halves.v) ? true : t('l.query.2.hint', show(output[0]), show(output[1]));
+    return near(output[0], 0.5, 0.005) && near(output[1], 3, 0.01) && same(mini.b.v, halves.v) ? true : () => t('l.query.2.hint', show(output[0]), show(output[1]));
   }} figure={<><MiniRow mini={mini} /><ByHand mini={mini} /></>} />;
 };
 
 const Scale1: FunctionComponent<StepProps> = (p) => {
   const [d, setD] = useState(1);
   const [first, setFirst] = useState(8);
-  const [reply, setReply] = useState<{ scores: Matrix; weights: Matrix } | null>(null);
   const compute = async () => {
     const scores = (await engine.attention({ query: [[first]], key: [[1], [0]], value: [[0], [0]], heads: 1, key_heads: 1, scale: 1 / Math.sqrt(d), mask: [], positions: { kind: 'none' }, edits: [] })).heads[0].scaled;
     return { scores, weights: await engine.operation({ name: 'softmax', a: scores }) };
   };
-  useEffect(() => { compute().then(setReply).catch((error) => complain(error)); }, [d, first]);
+  const { answer: reply } = useAnswer(compute, [d, first]);
   const slope = (w: Matrix) => w[0][0] * (1 - w[0][0]);
-  return <Split p={p} check={async () => { const now = await compute(); if (first !== 8) return t('l.scale.1.hint.score', show(first)); return slope(now.weights) > 0.19 ? true : t('l.scale.1.hint', show(slope(now.weights), 4)); }} figure={<>
+  return <Split p={p} check={async () => { const now = await compute(); if (first !== 8) return () => t('l.scale.1.hint.score', show(first)); return slope(now.weights) > 0.19 ? true : () => t('l.scale.1.hint', show(slope(now.weights), 4)); }} figure={<>
     <div class="figure-tools"><NumberField label={t('scale.logits') + ' q·k₁'} value={first} onChange={setFirst} step={1} />
       <Segmented label={t('scale.d')} value={String(d)} options={[1, 4, 16, 64, 256].map((n) => ({ value: String(n), label: String(n) }))} onChange={(value) => setD(Number(value))} /></div>
     {reply && <>
@@ -129,15 +129,14 @@ function SlopeCurve({ at, weight }: { at: number; weight: number }) {
 const samples = 96;
 const Scale2: FunctionComponent<StepProps> = (p) => {
   const [d, setD] = useState(4);
-  const [drawn, setDrawn] = useState<{ d: number; raw: number[]; scaled: number[] } | null>(null);
   const draw = async (width: number) => {
     const q = await engine.operation({ name: 'normal', rows: samples, columns: width, seed: 100 + width });
     const k = await engine.operation({ name: 'normal', rows: samples, columns: width, seed: 500 + width });
     const reply = await engine.attention({ query: q, key: k, value: k.map(() => [0]), heads: 1, key_heads: 1, scale: null, mask: [], positions: { kind: 'none' }, edits: [] });
     return { d: width, raw: reply.heads[0].products.flat(), scaled: reply.heads[0].scaled.flat() };
   };
-  useEffect(() => { draw(d).then(setDrawn).catch((error) => complain(error)); }, [d]);
-  return <Split p={p} values={[samples]} check={async () => { const v = variance((await draw(d)).raw); return v > 50 && v < 80 ? true : t('l.scale.2.hint', show(v, 1)); }} figure={<>
+  const { answer: drawn } = useAnswer(() => draw(d), [d]);
+  return <Split p={p} values={[samples]} check={async () => { const v = variance((await draw(d)).raw); return v > 50 && v < 80 ? true : () => t('l.scale.2.hint', show(v, 1)); }} figure={<>
     <Segmented label={t('scale.d')} value={String(d)} options={[1, 4, 16, 64, 128].map((n) => ({ value: String(n), label: `d = ${n}` }))} onChange={(value) => setD(Number(value))} />
     {drawn && <><Histogram title={t('scale.raw')} values={drawn.raw} span={40} /><Histogram title={t('scale.scaled')} values={drawn.scaled} span={40} /></>}
   </>} />;
@@ -158,15 +157,15 @@ const Matrix1: FunctionComponent<StepProps> = (p) => {
   return <Split p={p} mini={mini} check={async () => {
     const { query, key } = mini.b.chosen;
     const now = await ask(mini.b);
-    return query === 1 && key === 2 && near(now.heads[0].products[1][2], 2) ? true : t('l.matrix.1.hint');
+    return query === 1 && key === 2 && near(now.heads[0].products[1][2], 2) ? true : () => t('l.matrix.1.hint');
   }} figure={<><div class="flow"><MiniMatrix mini={mini} id="q" /><MiniMatrix mini={mini} id="k" /></div><div class="flow large"><MiniMatrix mini={mini} id="products" choose /><MiniMatrix mini={mini} id="weights" choose /></div></>} />;
 };
 const Matrix2: FunctionComponent<StepProps> = (p) => {
   const mini = useMini(matrixStart);
   return <Split p={p} mini={mini} check={async () => {
     const s = (await ask(mini.b)).heads[0].products;
-    for (let i = 0; i < 3; ++i) for (let j = 0; j < i; ++j) if (!near(s[i][j], s[j][i])) return t('l.matrix.2.hint', i + 1, j + 1);
-    return s.flat().some((value) => value !== 0) ? true : t('l.matrix.2.hint', 1, 1);
+    for (let i = 0; i < 3; ++i) for (let j = 0; j < i; ++j) if (!near(s[i][j], s[j][i])) return () => t('l.matrix.2.hint', i + 1, j + 1);
+    return s.flat().some((value) => value !== 0) ? true : () => t('l.matrix.2.hint', 1, 1);
   }} figure={<><div class="flow"><MiniMatrix mini={mini} id="x" /><MiniMatrix mini={mini} id="wq" /><MiniMatrix mini={mini} id="wk" editable /></div><div class="flow large"><MiniMatrix mini={mini} id="products" choose /></div></>} />;
 };
 
@@ -175,22 +174,19 @@ const Cross1: FunctionComponent<StepProps> = (p) => {
   const mini = useMini(visual());
   return <Split p={p} mini={mini} check={async () => {
     const now = await ask({ ...mini.b, edits: [] });
-    return now.heads[0].weights[0][1] > 0.6 && same(mini.b.k, visual().k) ? true : t('l.cross.1.hint', show(now.heads[0].weights[0][1]));
+    return now.heads[0].weights[0][1] > 0.6 && same(mini.b.k, visual().k) ? true : () => t('l.cross.1.hint', show(now.heads[0].weights[0][1]));
   }} figure={<><div class="flow"><MiniMatrix mini={mini} id="q" editable /><MiniMatrix mini={mini} id="k" editable /><MiniMatrix mini={mini} id="v" editable /></div><MiniRow mini={mini} /><ByHand mini={mini} /></>} />;
 };
 const Cross2: FunctionComponent<StepProps> = (p) => {
   const [answer, setAnswer] = useState<number | null>(null);
-  const [weights, setWeights] = useState<Matrix | null>(null);
-  useEffect(() => {
-    (async () => {
-      const q = await engine.operation({ name: 'normal', rows: 8, columns: 16, seed: 3, deviation: 1.4 }), k = await engine.operation({ name: 'normal', rows: 196, columns: 16, seed: 4 });
-      setWeights((await engine.attention({ query: q, key: k, value: k.map((row) => row.slice(0, 1)), heads: 1, key_heads: 1, scale: null, mask: [], positions: { kind: 'none' }, edits: [] })).heads[0].weights);
-    })().catch((error) => complain(error));
+  const { answer: weights } = useAnswer(async () => {
+    const q = await engine.operation({ name: 'normal', rows: 8, columns: 16, seed: 3, deviation: 1.4 }), k = await engine.operation({ name: 'normal', rows: 196, columns: 16, seed: 4 });
+    return (await engine.attention({ query: q, key: k, value: k.map((row) => row.slice(0, 1)), heads: 1, key_heads: 1, scale: null, mask: [], positions: { kind: 'none' }, edits: [] })).heads[0].weights;
   }, []);
   return <Split p={p} check={async () => {
     const x = await engine.operation({ name: 'normal', rows: 196, columns: 2, seed: 5 });
     const products = (await engine.attention({ query: x, key: x, value: x, heads: 1, key_heads: 1, scale: null, mask: [], positions: { kind: 'none' }, edits: [] })).heads[0].products;
-    return answer === products.length * products[0].length ? true : t('l.cross.2.hint');
+    return answer === products.length * products[0].length ? true : () => t('l.cross.2.hint');
   }} answer={<NumberField id="answer" label={t('answer')} value={answer} onChange={setAnswer} step={1} />}
   figure={weights && <PatchWall weights={weights} />} />;
 };
@@ -216,7 +212,7 @@ const Masks1: FunctionComponent<StepProps> = (p) => {
   const sum = shown.reduce((a, c) => a + c, 0);
   return <Split p={p} mini={mini} check={async () => {
     const now = (await ask(mini.b)).heads[0].weights[1];
-    return seen && mode === 'before' && now[2] === 0 && near(now[0] + now[1], 1, 1e-6) ? true : t('l.masks.1.hint');
+    return seen && mode === 'before' && now[2] === 0 && near(now[0] + now[1], 1, 1e-6) ? true : () => t('l.masks.1.hint');
   }} figure={<>
     <Segmented label={t('bench.mask')} value={mode} onChange={setMode} options={[{ value: 'none', label: t('masks.none') }, { value: 'before', label: t('masks.before') }, { value: 'after', label: t('masks.after') }]} />
     <div class="flow"><MiniMatrix mini={mini} id="scores" choose /><MiniMatrix mini={mini} id="weights" choose more={mode === 'after' && mini.r ? { rows: mini.r.heads[0].weights.map((row, i) => row.map((w, j) => j <= i ? w : 0)) } : {}} /></div>
@@ -232,7 +228,7 @@ const Masks2: FunctionComponent<StepProps> = (p) => {
   return <Split p={p} mini={mini} check={async () => {
     const w = (await ask(mini.b)).heads[0].weights;
     const wrong = w.findIndex((row, i) => row.some((value, j) => j <= i ? value <= 0 : value !== 0));
-    return wrong < 0 ? true : t('l.masks.2.hint', wrong);
+    return wrong < 0 ? true : () => t('l.masks.2.hint', wrong);
   }} figure={<>
     <div class="flow large">
       <MaskGrid allowed={allowed} queries={start.names} keys={start.names} onFlip={flip} />
@@ -246,7 +242,7 @@ const Cache1: FunctionComponent<StepProps> = (p) => {
   const mini = useMini({ ...abc, x: [[1, 0], [0, 1], [1, 1], [1, 2]], names: robot, mask: { ...emptyMask, kind: 'causal' }, chosen: { head: 0, query: 2, key: 1 } });
   return <Split p={p} mini={mini} check={async () => {
     const row = (await ask(mini.b)).heads[0].weights[2];
-    return row.filter((w) => w > 0).length === 3 && chosen === 'robot' ? true : t('l.cache.1.hint');
+    return row.filter((w) => w > 0).length === 3 && chosen === 'robot' ? true : () => t('l.cache.1.hint');
   }} figure={<>
     <div class="matrix-scroll"><table class="shift"><tbody>
       <tr><th scope="row">{t('cache.position')}</th>{robot.map((_, i) => <td>{i}</td>)}</tr>
@@ -271,9 +267,9 @@ const Cache2: FunctionComponent<StepProps> = (p) => {
   };
   const step = async () => { try { const next = await one(made.length); setMade([...made, next]); mini.change({ chosen: { head: 0, query: made.length, key: 0 } }); } catch (error) { complain(error); } };
   return <Split p={p} mini={mini} opens={start} check={async () => {
-    if (made.length < 5) return t('l.cache.2.hint', made.length);
+    if (made.length < 5) return () => t('l.cache.2.hint', made.length);
     const again = await Promise.all([0, 1, 2, 3, 4].map(one));
-    return again.every((row) => row.difference < 1e-6) ? true : t('l.cache.2.hint', made.length);
+    return again.every((row) => row.difference < 1e-6) ? true : () => t('l.cache.2.hint', made.length);
   }} figure={<>
     <div class="figure-tools"><Button primary label={t('cache.step')} disabled={made.length >= 5} onClick={() => void step()} id="write-row" /><span>{t('cache.rows', made.length, made.length * 4)}</span></div>
     <div class="cache-strip" aria-hidden="true">{start.x.map((_, i) => <div class={i < made.length ? 'full' : ''}><i class="k" /><i class="v" /><small>{i + 1}</small></div>)}</div>
@@ -285,9 +281,8 @@ const Cache2: FunctionComponent<StepProps> = (p) => {
 const Heads: FunctionComponent<StepProps> = (p) => {
   const [o, setO] = useState([1.2, -0.4, 0.5, 2.0]);
   const [wo, setWo] = useState<Matrix>([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]);
-  const [made, setMade] = useState<Matrix | null>(null);
-  useEffect(() => { engine.operation({ name: 'product', a: [o], b: wo }).then(setMade).catch((error) => complain(error)); }, [o, wo]);
-  return <Split p={p} check={async () => { const now = await engine.operation({ name: 'product', a: [o], b: wo }); return same(now, [[0.6, -0.2, 0.25, 1]]) && same([o], [[1.2, -0.4, 0.5, 2]]) ? true : t('l.heads.1.hint'); }} figure={<>
+  const { answer: made } = useAnswer(() => engine.operation({ name: 'product', a: [o], b: wo }), [o, wo]);
+  return <Split p={p} check={async () => { const now = await engine.operation({ name: 'product', a: [o], b: wo }); return same(now, [[0.6, -0.2, 0.25, 1]]) && same([o], [[1.2, -0.4, 0.5, 2]]) ? true : () => t('l.heads.1.hint'); }} figure={<>
     <div class="flow"><Vector id="o1" title={<Tex tex="o^1" />} name="o1" tone="v" values={o.slice(0, 2)} onEdit={(v) => setO([...v, ...o.slice(2)])} /><Vector id="o2" title={<Tex tex="o^2" />} name="o2" tone="v" values={o.slice(2)} onEdit={(v) => setO([...o.slice(0, 2), ...v])} /></div>
     <Vector id="concatenated" title={t('heads.concat')} name={t('heads.concat')} tone="v" values={o} />
     <Grid id="wo" title={<Tex tex="W_O" />} name="W_O" rows={wo} tone="x" typed onEdit={(cell, value) => setWo(wo.map((row, i) => i === cell.row ? row.map((old, c) => c === cell.column ? value : old) : row))} onPaste={(rows) => { if (rows.length === 4 && rows[0].length === 4) setWo(rows); }} />
@@ -298,15 +293,8 @@ const Heads: FunctionComponent<StepProps> = (p) => {
 
 // One operation of the engine on what stands in the figure: its row, or the sentence why there is none.
 function useResult(request: OperationRequest): { row: number[] | null; problem: string | null } {
-  const [reply, setReply] = useState<{ row: number[] | null; problem: string | null }>({ row: null, problem: null });
-  const text = JSON.stringify(request);
-  useEffect(() => {
-    let current = true;
-    const put = (next: typeof reply) => { if (current) setReply(next); };
-    engine.operation(request).then(([row]) => put({ row, problem: null })).catch((error) => put({ row: null, problem: explain(error) }));
-    return () => { current = false; };
-  }, [text]);
-  return reply;
+  const { answer, problem } = useAnswer(() => engine.operation(request), [JSON.stringify(request)], true);
+  return { row: answer?.[0] ?? null, problem: problem ? explain(problem) : null };
 }
 
 const Block: FunctionComponent<StepProps> = (p) => {
@@ -318,7 +306,7 @@ const Block: FunctionComponent<StepProps> = (p) => {
   const leads = (result: ComponentChildren) => <div class="leads"><span class="arrow" aria-hidden="true">→</span>{result}</div>;
   return <Split p={p} check={async () => {
     const [norm] = await engine.operation({ name: 'layer_norm', a: [n], epsilon: 0 });
-    return near(norm[0], -1) && near(norm[1], 1) && !same([n], [[1, 3]]) ? true : t('l.block.1.hint', show(norm[0]), show(norm[1]));
+    return near(norm[0], -1) && near(norm[1], 1) && !same([n], [[1, 3]]) ? true : () => t('l.block.1.hint', show(norm[0]), show(norm[1]));
   }} figure={<div class="block-figure">
     <p class="faint">{t('block.own')}</p>
     {line(t('block.residual'), 'x + a', <><Vector id="bx" title="x" name="x" tone="x" values={x} onEdit={setX} /><Vector id="ba" title={t('block.attention')} name={t('block.attention')} tone="v" values={a} onEdit={setA} />{leads(<Vector id="bsum" title={t('heads.result')} name={t('heads.result')} tone="x" values={sum.row} />)}</>, sum.problem)}
@@ -331,17 +319,16 @@ const Block: FunctionComponent<StepProps> = (p) => {
 const Positions: FunctionComponent<StepProps> = (p) => {
   const [m, setM] = useState(4), [n, setN] = useState(2);
   const [q0, setQ0] = useState([1, 0.4]), [k0, setK0] = useState([0.8, 0.2]);
-  const [made, setMade] = useState<{ q: number[]; k: number[]; score: number } | null>(null);
   const at = async (query: number, key: number) => {
     const [q] = await engine.operation({ name: 'rotate', a: [q0], positions: [query], base: 10000, pairing: 'halves' });
     const [k] = await engine.operation({ name: 'rotate', a: [k0], positions: [key], base: 10000, pairing: 'halves' });
     const [[score]] = await engine.operation({ name: 'product', a: [q], b: k.map((value) => [value]) });
     return { q, k, score };
   };
-  useEffect(() => { at(m, n).then(setMade).catch((error) => complain(error)); }, [m, n, q0, k0]);
+  const { answer: made } = useAnswer(() => at(m, n), [m, n, q0, k0]);
   return <Split p={p} check={async () => {
     const [mine, wanted] = [await at(m, n), await at(5, 2)];
-    return (m !== 5 || n !== 2) && near(mine.score, wanted.score, 2e-5) ? true : t('l.positions.1.hint', show(mine.score, 4), show(wanted.score, 4));
+    return (m !== 5 || n !== 2) && near(mine.score, wanted.score, 2e-5) ? true : () => t('l.positions.1.hint', show(mine.score, 4), show(wanted.score, 4));
   }} figure={<>
     <div class="figure-tools dials">
       <label><span class="hue-q">{t('positions.query')} <b>{m}</b></span><input type="range" id="dial-q" min="0" max="110" value={m} onInput={(event) => setM(Number(event.currentTarget.value))} /></label>
@@ -368,7 +355,7 @@ const Cost: FunctionComponent<StepProps> = (p) => {
   const [power, setPower] = useState(10);
   const n = 2 ** power, scores = n * n;
   const [tile, setTile] = useState(0);
-  return <Split p={p} check={async () => scores * 2 === 2 * 1024 ** 3 ? true : t('l.cost.1.hint', count(n), bytes(scores * 2))} figure={<>
+  return <Split p={p} check={async () => scores * 2 === 2 * 1024 ** 3 ? true : () => t('l.cost.1.hint', count(n), bytes(scores * 2))} figure={<>
     <div class="figure-tools dials"><label><span>{t('cost.tokens')} <b>{count(n)}</b></span><input type="range" id="dial-n" min="6" max="17" value={power} onInput={(event) => setPower(Number(event.currentTarget.value))} /></label></div>
     <dl class="cost"><div><dt>{t('cost.scores')}</dt><dd>{count(scores)}</dd></div><div><dt>{t('cost.matrix')}</dt><dd class="hue-w">{bytes(scores * 2)}</dd></div><div><dt>{t('cost.rows')}</dt><dd class="hue-v">{bytes(n * 8)}</dd></div></dl>
     <svg class="cost-squares" viewBox="0 0 480 240" role="img" aria-label={`${count(n)}² = ${count(scores)}`}>
@@ -382,7 +369,6 @@ const Cost: FunctionComponent<StepProps> = (p) => {
 const importanceStart: Bench = { ...abc, source: 'direct', q: [[2, 1]], k: [[1, 1], [0.5, 0], [0, 0.5]], v: [[3, 0], [0, 1], [1, 2]], names: ['q'], memoryNames: ['A', 'B', 'C'], scale: 1, chosen: { head: 0, query: 0, key: 0 } };
 const Importance: FunctionComponent<StepProps> = (p) => {
   const mini = useMini(importanceStart);
-  const [effects, setEffects] = useState<number[]>([]);
   const measure = async (b: Bench) => {
     const base = await ask({ ...b, edits: [] });
     const effect = await Promise.all(base.k.map(async (_, key) => {
@@ -391,13 +377,13 @@ const Importance: FunctionComponent<StepProps> = (p) => {
     }));
     return { weights: base.heads[0].weights[0], effect };
   };
-  useEffect(() => { measure(mini.b).then(({ effect }) => setEffects(effect)).catch((error) => complain(error)); }, [mini.b.v, mini.b.k, mini.b.q]);
+  const effects = useAnswer(() => measure(mini.b), [mini.b.v, mini.b.k, mini.b.q]).answer?.effect ?? [];
   const weights = mini.r?.heads[0].weights[0] ?? [];
   const most = Math.max(1e-9, ...effects);
   return <Split p={p} mini={mini} check={async () => {
     const { weights: w, effect } = await measure(mini.b);
     const heavy = w.indexOf(Math.max(...w));
-    return effect[heavy] < 0.01 && Math.max(...effect) > 0.05 && w[heavy] > 0.5 ? true : t('l.importance.1.hint', show(effect[heavy]));
+    return effect[heavy] < 0.01 && Math.max(...effect) > 0.05 && w[heavy] > 0.5 ? true : () => t('l.importance.1.hint', show(effect[heavy]));
   }} figure={<>
     <div class="flow"><MiniMatrix mini={mini} id="weights" /><MiniMatrix mini={mini} id="v" editable /><MiniMatrix mini={mini} id="output" /></div>
     <div class="versus" role="table"><div role="row"><span role="columnheader">{t('key')}</span><span role="columnheader" class="hue-w">{t('importance.looks')}</span><span role="columnheader" class="hue-e">{t('importance.matters')}</span></div>

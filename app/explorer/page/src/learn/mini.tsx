@@ -6,7 +6,7 @@ import { RowPanel } from '../rowpanel';
 import { previewRow, standsIn, type StandIn } from '../softmax';
 import { Lane, type AttentionResult, type EditKind } from '../engine';
 import { show } from '../numbers';
-import { complain, engine, hush } from '../shared';
+import { complain, engine, hush, returned } from '../shared';
 import { Tex } from '../ui';
 import { t, type Key } from '../words';
 import { feeds, formulaOf, matrixName, type MatrixId, type Place } from '../bench/formula';
@@ -36,7 +36,7 @@ export function useMini(from: Bench): Mini {
   latest.current = b;
   useEffect(() => {
     lane.ask(b).then((reply) => { if (reply) { hush('engine'); setR(reply); setAnswered(b); if (!b.edits.length) setBase(reply); } }).catch(complain);
-  }, [b]);
+  }, [b, returned.value]);
   return { b, r, base, fresh: answered === b || answered?.edits === b.edits, touched: b !== start, change: (next) => setB({ ...latest.current, ...next }), reset: () => setB(start), hover, setHover };
 }
 

@@ -1,11 +1,12 @@
 // Nine questions answered by doing. The first time they carry the numbers of the worked examples; after that the engine's random
 // numbers make fresh ones. What is right is what the engine computes.
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import type { Matrix } from '../engine';
 import { count, readNumber, show } from '../numbers';
 import { complain, engine } from '../shared';
 import { Button } from '../ui';
-import { t, type Key } from '../words';
+import { language, t } from '../words';
+import { useAnswer } from './answer';
 
 interface Question {
   ask: string;
@@ -98,16 +99,16 @@ async function scoresOf(n: number): Promise<number> {
 
 function Item({ q, n, onRight }: { q: Question; n: number; onRight: () => void }) {
   const [values, setValues] = useState<string[]>(q.fields.map(() => ''));
-  const [verdict, setVerdict] = useState<{ right: boolean; text: string; wrong: boolean[] } | null>(null);
+  const [verdict, setVerdict] = useState<{ right: boolean; text: () => string; wrong: boolean[] } | null>(null);
   const [open, setOpen] = useState(false);
   const check = async () => {
     const given = values.map((value) => readNumber(value));
-    if (given.some((value) => !Number.isFinite(value))) { setVerdict({ right: false, text: t('st.blank'), wrong: given.map((value) => !Number.isFinite(value)) }); return; }
+    if (given.some((value) => !Number.isFinite(value))) { setVerdict({ right: false, text: () => t('st.blank'), wrong: given.map((value) => !Number.isFinite(value)) }); return; }
     try {
       const right = await q.answer();
       const wrong = given.map((value, i) => Math.abs(value - right[i]) > 0.0051 * Math.max(1, Math.abs(right[i]) * 0.001));
       const all = wrong.every((bad) => !bad);
-      setVerdict({ right: all, text: all ? t('learn.right') : t('st.wrong', wrong.filter(Boolean).length), wrong });
+      setVerdict({ right: all, text: () => all ? t('learn.right') : t('st.wrong', wrong.filter(Boolean).length), wrong });
       if (all) onRight();
     } catch (error) { complain(error); }
   };
@@ -120,7 +121,7 @@ function Item({ q, n, onRight }: { q: Question; n: number; onRight: () => void }
         <button type="submit" class="button small"><span>{t('st.check')}</span></button>
         <Button small label={t('st.solution')} onClick={() => setOpen(!open)} />
       </form>
-      {verdict && <p class={verdict.right ? 'good' : 'bad'} role="status">{verdict.text}</p>}
+      {verdict && <p class={verdict.right ? 'good' : 'bad'} role="status">{verdict.text()}</p>}
       {open && <p class="solution">{q.solution}</p>}
     </div>
   </li>;
@@ -128,11 +129,11 @@ function Item({ q, n, onRight }: { q: Question; n: number; onRight: () => void }
 
 export function SelfTest() {
   const [seed, setSeed] = useState(0);
-  const [all, setAll] = useState<Question[] | null>(null);
   const [right, setRight] = useState<Set<number>>(new Set());
-  useEffect(() => { questions(seed).then((made) => setAll(made)).catch((error) => complain(error)); }, [seed, t('st.title' as Key)]);
+  const { answer } = useAnswer(async () => ({ seed, made: await questions(seed) }), [seed, language.value]);
+  const all = answer?.seed === seed ? answer.made : null;
   return <div class="selftest">
-    <header><div><h1>{t('st.title')}</h1><p class="lead">{t('st.lead')}</p></div><div class="selftest-tools"><b>{t('st.count', right.size)}</b><Button icon="dice" text label={t('st.fresh')} id="fresh" onClick={() => { setAll(null); setRight(new Set()); setSeed(seed + 1); }} /></div></header>
+    <header><div><h1>{t('st.title')}</h1><p class="lead">{t('st.lead')}</p></div><div class="selftest-tools"><b>{t('st.count', right.size)}</b><Button icon="dice" text label={t('st.fresh')} id="fresh" onClick={() => { setRight(new Set()); setSeed(seed + 1); }} /></div></header>
     <ol>{all?.map((q, i) => <Item key={`${seed}-${i}`} q={q} n={i + 1} onRight={() => setRight((old) => new Set([...old, i]))} />)}</ol>
   </div>;
 }

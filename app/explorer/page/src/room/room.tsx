@@ -2,6 +2,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { EngineError, type HeadsResult, type Input } from '../engine';
 import { route, writeState } from '../link';
+import { later } from '../pending';
 import { copy, download, engine, explain, pngOf, say } from '../shared';
 import { Button, Menu, Segmented, Select } from '../ui';
 import { t, type Key } from '../words';
@@ -27,7 +28,7 @@ export function RoomScreen() {
     if (given === null && base.value) return;
     void begin(parsed);
   }, [route.value]);
-  useEffect(() => { if (!r.model || !base.value) return; const timer = setTimeout(() => void writeState('model', [], linkState(r)), 200); return () => clearTimeout(timer); }, [r, base.value]);
+  useEffect(() => r.model && base.value ? later(() => writeState('model', [], linkState(r)), 200) : undefined, [r, base.value, route.value]);
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
