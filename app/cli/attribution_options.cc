@@ -116,10 +116,12 @@ void print_shares(Output& out, const Inspection& inspection, const ShownAttentio
 }  // namespace
 
 void AttributionFlags::add_to(Command& command) {
-  command.add_list(
-      "--attribution", methods,
-      "Also these: integrated-gradients and gradient-input (what each word adds to --why or --sequence), rollout (what "
-      "of the text reaches each word through all layers), value-zeroing (whose value changes what becomes of each word)");
+  command
+      .add_list(
+          "--attribution", methods,
+          "Also these: integrated-gradients and gradient-input (what each word adds to --why or --sequence), rollout (what "
+          "of the text reaches each word through all layers), value-zeroing (whose value changes what becomes of each word)")
+      ->words({"integrated-gradients", "gradient-input", "rollout", "value-zeroing"});
   command
       .add_option(
           "--baseline", options.baseline,

@@ -210,10 +210,12 @@ void add_bench(Command& program, Globals& globals) {
 
   Command* statistics = command->add_command(
       "statistics", "Attention with all statistics beside plain attention, after a check against float64");
-  statistics->add_list("--rows", options->statistics.rows, "Queries and keys")->show_default();
+  statistics->add_list("--rows", options->statistics.rows, "Queries and keys, one run for each: 512,2048")
+      ->show_default();
   statistics->add_option("--heads", options->statistics.heads, "Heads")->show_default();
   statistics->add_option("--head-dim", options->statistics.head_dim, "Width of a head")->show_default();
-  statistics->add_list("--top", options->statistics.top, "So many largest keys of every row")->show_default();
+  statistics->add_list("--top", options->statistics.top, "So many largest keys of every row, one run for each: 0,8")
+      ->show_default();
   statistics->add_option("--target", options->statistics.target, "Instruction set to force")
       ->check(one_of(instruction_sets()));
   statistics->add_option("--seconds", options->statistics.seconds, "Time for each line; at least five rounds")

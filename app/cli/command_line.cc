@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <sstream>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -107,6 +109,24 @@ Option* Option::one_each() {
   return this;
 }
 
+Option* Option::words(std::vector<std::string> choices) {
+  choices_ = std::move(choices);
+  return this;
+}
+
+bool Option::takes_more(const std::string& text) const {
+  if (!list_ || text.empty()) return false;
+  std::stringstream values(text);
+  for (std::string value; std::getline(values, value, ',');) {
+    std::int64_t number = 0;
+    const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (numbers_ ? code != std::errc() || end != value.data() + value.size()
+                 : std::find(choices_.begin(), choices_.end(), value) == choices_.end())
+      return false;
+  }
+  return true;
+}
+
 Option* Option::needs(const std::string& other) {
   option_->needs(other);
   return this;
@@ -174,6 +194,7 @@ template Option* Command::add_option(const std::string&, std::uint16_t&, const s
 template Option* Command::add_option(const std::string&, std::int64_t&, const std::string&);
 template Option* Command::add_option(const std::string&, double&, const std::string&);
 template Option* Command::add_option(const std::string&, std::optional<int>&, const std::string&);
+template Option* Command::add_option(const std::string&, std::optional<double>&, const std::string&);
 template Option* Command::add_option(const std::string&, std::optional<std::uint64_t>&, const std::string&);
 
 Option* Command::add_flag(const std::string& name, bool& value, const std::string& help) {
@@ -188,6 +209,8 @@ Option* Command::add_list(const std::string& name, std::vector<Value>& values, c
                                   ->allow_extra_args(false)
                                   ->expected(1, CLI::detail::expected_max_vector_size / 16)
                                   ->type_name(std::is_same_v<Value, std::string> ? "NAME,NAME,..." : "N,N,..."));
+  option->list_ = true;
+  option->numbers_ = std::is_arithmetic_v<Value>;
   if constexpr (std::is_arithmetic_v<Value>) option->check(readable<Value>());
   return option;
 }
@@ -257,8 +280,44 @@ std::string Program::unknown_word(std::span<char*> arguments) const {
   return called() + " does one of " + all + ": say which";
 }
 
+// "--layers 1 2": the 2 would become a text or a file. Empty: nothing of the kind.
+std::string Program::value_apart(std::span<char*> arguments) const {
+  const Command* command = command_.get();
+  for (std::size_t i = 0; i < arguments.size() && std::string_view(arguments[i]) != "--"; ++i) {
+    const std::string word = arguments[i];
+    if (!word.starts_with("-")) {
+      for (const auto& below : command->commands())
+        if (below->name() == word) {
+          command = below.get();
+          break;
+        }
+      continue;
+    }
+    const std::size_t equals = word.find('=');
+    for (const auto& option : command->options()) {
+      if (word.substr(0, equals) != option->name()) continue;
+      std::size_t next = i + (equals == std::string::npos ? 2 : 1);
+      std::string all = equals != std::string::npos ? word.substr(equals + 1)
+                        : next <= arguments.size()  ? arguments[i + 1]
+                                                    : "",
+                  apart;
+      for (; next < arguments.size() && option->takes_more(arguments[next]); ++next) {
+        if (apart.empty()) apart = arguments[next];
+        all += join(",", arguments[next]);
+      }
+      if (!apart.empty())
+        return join("'", apart, "' stands apart from the values of ", option->name(), ": write ", option->name(), " ",
+                    all, "; if it is none of them, put it in front of the options or after --");
+    }
+  }
+  return "";
+}
+
 int Program::run(std::span<char*> arguments, const std::function<void()>& ready) {
-  app_->parse_complete_callback(ready);
+  app_->parse_complete_callback([&] {
+    if (const std::string apart = value_apart(arguments.subspan(1)); !apart.empty()) throw WrongCall(apart);
+    ready();
+  });
   try {
     app_->parse(static_cast<int>(arguments.size()), arguments.data());
     if (!app_->get_subcommands().empty()) return 0;
@@ -267,6 +326,7 @@ int Program::run(std::span<char*> arguments, const std::function<void()>& ready)
   } catch (const CLI::Success& asked) {
     return app_->exit(asked);
   } catch (const CLI::ParseError& wrong) {
+    if (const std::string apart = value_apart(arguments.subspan(1)); !apart.empty()) throw WrongCall(apart);
     const auto code = static_cast<CLI::ExitCodes>(wrong.get_exit_code());
     const bool left = code == CLI::ExitCodes::ExtrasError || code == CLI::ExitCodes::RequiredError;
     const std::string unknown = left ? unknown_word(arguments.subspan(1)) : "";

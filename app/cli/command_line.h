@@ -46,6 +46,8 @@ class Option {
   Option* required();
   Option* expected(int values);
   Option* one_each();  // of a list: one value for each use of the option
+  // Words that the values are of, for completion and for telling a list from what stands after it; they are not checked.
+  Option* words(std::vector<std::string> choices);
   Option* needs(const std::string& other);
   Option* excludes(const std::string& other);
 
@@ -56,10 +58,14 @@ class Option {
   std::string description() const;
   std::vector<std::string> long_names() const, short_names() const;  // without dashes
   const std::vector<std::string>& choices() const { return choices_; }
+  // Would this be a value of the list, were it behind a comma? Never of other options.
+  bool takes_more(const std::string& text) const;
 
  private:
+  friend class Command;
   CLI::Option* option_;
   std::vector<std::string> choices_;
+  bool list_ = false, numbers_ = false;
 };
 
 // The program, a command, or one below a command.
@@ -74,7 +80,8 @@ class Command {
   template <typename Value>
   Option* add_option(const std::string& name, Value& value, const std::string& help);
   Option* add_flag(const std::string& name, bool& value, const std::string& help);
-  // "0,3" or "-1": values with commas between them.
+  // "0,3" or "-1": values with commas between them, in one argument; given again, the option adds to them. A value that
+  // stands apart ("0 3") is told of, since it would be taken for a text or a file.
   template <typename Value>
   Option* add_list(const std::string& name, std::vector<Value>& values, const std::string& help);
   void group(const std::string& heading);  // of the options that are added from here on
@@ -111,6 +118,7 @@ class Program {
 
  private:
   std::string unknown_word(std::span<char*> arguments) const;
+  std::string value_apart(std::span<char*> arguments) const;
   std::unique_ptr<CLI::App> app_;
   std::unique_ptr<Command> command_;
 };

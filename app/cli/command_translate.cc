@@ -123,8 +123,9 @@ void add_translate(Command& program, Globals& globals) {
                     "Under each translation, where each word of it read in the source");
   command->add_flag("--by-token", options->by_token, "Show tokens as the model sees them instead of words");
   command->add_list("--layers", options->translate.alignment.layers,
-                    "Decoder layers shown as their mean: 0,3 or -1 (the last); default: the last but one");
-  command->add_list("--heads", options->translate.alignment.heads, "Heads shown as their mean, from 0 (default: all)");
+                    "Decoder layers shown as their mean, from 0, -1 the last: 0,3 (default: the last but one)");
+  command->add_list("--heads", options->translate.alignment.heads,
+                    "Heads shown as their mean, from 0, -1 the last: 0,3 (default: all)");
   command->add_option("--prefix", options->translate.prefix, "Text that every translation must begin with");
   command->add_flag("--scores", options->show_scores, "Print the score before each translation, separated by a tab");
   options->decode.add_to(*command, Strategy::beam);
@@ -132,6 +133,7 @@ void add_translate(Command& program, Globals& globals) {
       "Examples:\n"
       "  echo 你好吗？ | attend translate\n"
       "  attend translate --show-attention --beam-size 5 sentences.txt\n"
+      "  attend translate --show-attention --layers 1,2 --heads 0,3 sentences.txt\n"
       "  attend translate --json --n-best 3 < sentences.txt | jq .hypotheses");
   command->callback([options, &globals] { run(*options, globals); });
 }

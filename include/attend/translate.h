@@ -37,7 +37,7 @@ struct LayerHead {
 struct AlignmentOptions {
   std::vector<int> layers;  // decoder layers from 0, negative from the end; empty: the last but one (the only one of
                             // one), whose mean over heads aligns best in Transformers (Garg et al. 2019)
-  std::vector<int> heads;   // empty: all
+  std::vector<int> heads;   // from 0, -1 the last; empty: all
   // Row t is the attention of the step that predicts target token t. With `after`, that of the next step, which reads
   // token t (Chen et al. 2020, "Shift-Att"); the last token then has the row of its own prediction.
   bool after = false;

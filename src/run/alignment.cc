@@ -18,11 +18,12 @@ int checked_layer(const TransformerConfig& config, int layer) {
 }
 
 int checked_head(const TransformerConfig& config, int head) {
-  if (head < 0 || head >= config.heads) {
-    throw Error(ErrorKind::argument, "alignment", join("head ", head, " of ", config.heads, " heads"),
-                join("use 0 to ", config.heads - 1));
+  const int heads = static_cast<int>(config.heads);
+  if (head < -heads || head >= heads) {
+    throw Error(ErrorKind::argument, "alignment", join("head ", head, " of ", heads, " heads"),
+                join("use 0 to ", heads - 1, ", or -1 for the last"));
   }
-  return head;
+  return head < 0 ? head + heads : head;
 }
 
 // The heads chosen, layers counted from 0, each once and in order.
