@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -24,17 +25,18 @@ struct Options {
   bool no_browser = false;
 };
 
-// Opens the address in the browser of the desktop, if there is one. What fails is no error: the address is printed.
+// Opens the address in the browser of the desktop, if there is one. What fails is no error: the address is printed. A shell
+// starts the browser and ends, so that the browser is nobody's to wait for.
 void open_browser(const std::string& url) {
   if (!std::getenv("DISPLAY") && !std::getenv("WAYLAND_DISPLAY")) return;
   posix_spawn_file_actions_t actions;
   if (posix_spawn_file_actions_init(&actions) != 0) return;
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", O_RDWR, 0);
-  std::string program = "xdg-open", address = url;
-  char* arguments[] = {program.data(), address.data(), nullptr};
+  std::string shell = "sh", option = "-c", script = "xdg-open \"$0\" &", address = url;
+  char* arguments[] = {shell.data(), option.data(), script.data(), address.data(), nullptr};
   pid_t child = 0;
-  posix_spawnp(&child, program.c_str(), &actions, nullptr, arguments, environ);
+  if (posix_spawnp(&child, shell.c_str(), &actions, nullptr, arguments, environ) == 0) waitpid(child, nullptr, 0);
   posix_spawn_file_actions_destroy(&actions);
 }
 
