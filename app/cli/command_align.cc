@@ -12,9 +12,9 @@ namespace {
 struct Options {
   std::string model = "tatoeba-zh-en";
   std::vector<std::string> files;
-  std::string from, to, symmetrise = "intersection", rule = "threshold", source_words = "word", target_words = "word",
-                        reference;
-  double threshold = 0.15;
+  WordAlignOptions align;
+  std::string symmetrise = name_of(align.symmetrisation), rule = name_of(align.link.rule), source_words = "word",
+              target_words = "word", reference;
   std::vector<int> layers, heads;
   bool after = false, words = false;
   ReadOptions read;
@@ -23,12 +23,9 @@ struct Options {
 void run(const Options& options, const Globals& globals) {
   const ModelFolder folder = load_model_folder(find_model(options.model));
   const Translator translator(folder);
-  WordAlignOptions align;
-  align.from = options.from;
-  align.to = options.to;
+  WordAlignOptions align = options.align;
   align.symmetrisation = symmetrisation_named(options.symmetrise);
   align.link.rule = link_rule_named(options.rule);
-  align.link.threshold = options.threshold;
   align.source_words = group_by_named(options.source_words);
   align.target_words = group_by_named(options.target_words);
   align.attention.layers = align.backward_attention.layers = options.layers;
@@ -104,8 +101,9 @@ void add_align(Command& program, Globals& globals) {
       ->expected(2)
       ->type_name("SOURCE TARGET");
   command->add_option("--model,-m", options->model, "Model folder, or the name of a model that ships")->show_default();
-  command->add_option("--from", options->from, "Language of the source (default: told by the script of each line)");
-  command->add_option("--to", options->to, "Language of the target");
+  command->add_option("--from", options->align.from,
+                      "Language of the source (default: told by the script of each line)");
+  command->add_option("--to", options->align.to, "Language of the target");
   command
       ->add_option("--symmetrise", options->symmetrise,
                    "forward, backward, intersection, union, grow-diag, grow-diag-final or grow-diag-final-and")
@@ -115,11 +113,11 @@ void add_align(Command& program, Globals& globals) {
           "--rule", options->rule,
           "threshold: words whose weight is at least --threshold; largest: each target word with the source word it reads most")
       ->show_default();
-  command->add_option("--threshold", options->threshold, "Least weight of a link with --rule threshold")
+  command->add_option("--threshold", options->align.link.threshold, "Least weight of a link with --rule threshold")
       ->show_default();
   command->add_list("--layers", options->layers,
-                    "Decoder layers read, from 0, -1 the last (default: the last but one)");
-  command->add_list("--heads", options->heads, "Heads read (default: the mean of all)");
+                    "Decoder layers read, from 0, -1 the last: 1,2 (default: the last but one)");
+  command->add_list("--heads", options->heads, "Heads read, from 0, -1 the last: 0,3 (default: the mean of all)");
   command->add_flag("--after", options->after, "Read the step after a word, which reads the word itself (Shift-Att)");
   command->add_option("--source-words", options->source_words, "Words of the source: word, character, blank or token")
       ->show_default();
@@ -133,6 +131,7 @@ void add_align(Command& program, Globals& globals) {
       "Examples:\n"
       "  attend align source.zh target.en > links.txt\n"
       "  attend align source.zh target.en --words | head -3\n"
+      "  attend align source.zh target.en --layers 1,2 --heads 0,3\n"
       "  attend align source.zh target.en --rule largest --symmetrise grow-diag-final-and --reference gold.txt");
   command->callback([options, &globals] { run(*options, globals); });
 }
