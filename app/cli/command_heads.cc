@@ -27,6 +27,7 @@ struct Options {
   std::string to, reference, behaviour, like, compare;
   std::vector<std::string> outputs;
   std::int64_t limit = 0, most = 5;
+  std::optional<double> offset;
   bool repeated = false, both = false;
   ReadOptions read;
 };
@@ -158,40 +159,57 @@ std::string shown(double value) {
   return text;
 }
 
-void print_table(Output& out, const Options& options, const std::function<std::vector<RankedHead>(Behaviour)>& ranking,
-                 const std::function<std::string(double)>& text) {
+std::string order_of(Behaviour behaviour, const Options& options) {
+  if (options.offset) return join("mean signed distance, nearest to ", *options.offset, " first");
+  return join(meaning_of(behaviour), behaviour == Behaviour::offset ? "; the furthest first, back or forward" : "");
+}
+
+// A table for each behaviour wanted; `columns`: above the numbers, "" for none.
+void print_tables(Output& out, const Options& options, const std::string& columns,
+                  const std::function<std::vector<RankedHead>(Behaviour)>& ranking,
+                  const std::function<std::string(Behaviour, const RankedHead&)>& text) {
   for (int i = 0; i < behaviour_count; ++i) {
     const auto behaviour = static_cast<Behaviour>(i);
     if (!options.behaviour.empty() && behaviour != behaviour_named(options.behaviour)) continue;
+    if (options.offset && behaviour != Behaviour::offset) continue;
     const std::vector<RankedHead> ranked = ranking(behaviour);
     if (ranked.empty()) continue;
     out.line("");
-    out.line(padded(name_of(behaviour), 24) + meaning_of(behaviour));
-    for (const RankedHead& head : ranked) out.line("  " + padded(name_of(head.head), 22) + text(head.value));
+    out.line(padded(name_of(behaviour), 24) + (columns.empty() ? order_of(behaviour, options) : meaning_of(behaviour)));
+    if (!columns.empty()) out.line("  " + padded("head", 22) + columns);
+    for (const RankedHead& head : ranked) out.line("  " + padded(name_of(head.head), 22) + text(behaviour, head));
   }
 }
 
 void print_ranking(Output& out, const HeadReport& report, const Options& options) {
   out.line(join(report.items, " items, ", report.source_tokens + report.target_tokens, " tokens, ", report.heads.size(),
                 " heads"));
-  print_table(
-      out, options, [&](Behaviour behaviour) { return rank_heads(report, behaviour, options.most); }, shown);
+  print_tables(
+      out, options, "",
+      [&](Behaviour behaviour) {
+        return options.offset ? rank_heads_near(report, behaviour, *options.offset, options.most)
+                              : rank_heads(report, behaviour, options.most);
+      },
+      [](Behaviour, const RankedHead& head) { return shown(head.value); });
 }
 
-void print_changes(Output& out, const ReportDifference& changes, const Options& options) {
+void print_changes(Output& out, const ReportDifference& changes, const HeadReport& before, const HeadReport& now,
+                   const Options& options) {
   const auto run = [](const ReportDifference::Run& one) {
     return join(one.items, " items, ", one.source_tokens + one.target_tokens, " tokens, model ", one.model, ", corpus ",
                 one.corpus);
   };
-  out.line("changes of scores since " + options.compare + ", the largest first");
+  out.line("scores before (" + options.compare + ") and now, those that changed most first");
   out.line("  before  " + run(changes.before));
   out.line("  now     " + run(changes.after));
   if (changes.before.corpus != changes.after.corpus) out.line("  The corpora differ: scores change with them, too.");
-  print_table(
-      out, options, [&](Behaviour behaviour) { return rank_changes(changes, behaviour, options.most); },
-      [](double value) {
-        char text[32];
-        std::snprintf(text, sizeof(text), "%+.3f", value);
+  print_tables(
+      out, options, "  before       now    change",
+      [&](Behaviour behaviour) { return rank_changes(changes, behaviour, options.most); },
+      [&](Behaviour behaviour, const RankedHead& head) {
+        char text[64];
+        std::snprintf(text, sizeof(text), "%8.3f  %8.3f  %+8.3f", before[head.head][behaviour],
+                      now[head.head][behaviour], head.value);
         return std::string(text);
       });
 }
@@ -247,7 +265,7 @@ void run(const Options& options, const Globals& globals) {
   Output out;
   if (like) print_like(out, report, *like, options, globals);
   else if (globals.json) out.json(Json::parse(changes ? to_json(*changes) : to_json(report)));
-  else if (options.outputs.empty() && changes) print_changes(out, *changes, options);
+  else if (options.outputs.empty() && changes) print_changes(out, *changes, *before, report, options);
   else if (options.outputs.empty()) print_ranking(out, report, options);
   out.flush();
 }
@@ -269,12 +287,21 @@ void add_heads(Command& program, Globals& globals) {
                     "Random tokens that repeat instead of a corpus: shows induction heads");
   command->add_option("--limit", options->limit, "Pairs or lines read at most")->check(at_least(1));
   command->add_option("--behaviour,--behavior", options->behaviour, "Rank by this behaviour only");
+  command
+      ->add_option("--offset", options->offset,
+                   "Rank by nearness to this offset: -1 for heads that look one token back")
+      ->type_name("X")
+      ->check(between(-1e9, 1e9))
+      ->excludes("--behaviour");
   command->add_option("--most", options->most, "Heads listed for each behaviour")->show_default()->check(at_least(1));
   command->add_option("--like", options->like, "Heads that look where this one looks")
       ->type_name("HEAD")
-      ->excludes("--behaviour");
-  command->add_option("--compare", options->compare,
-                      "A report written before (.json): show how much each score has changed since");
+      ->excludes("--behaviour")
+      ->excludes("--offset");
+  command
+      ->add_option("--compare", options->compare,
+                   "A report written before (.json): show how much each score has changed since")
+      ->excludes("--offset");
   command->add_option("--output,-o", options->outputs, "Write all scores as .csv or .json")
       ->type_name("FILE")
       ->one_each();
@@ -285,6 +312,8 @@ void add_heads(Command& program, Globals& globals) {
       "  attend heads source.zh target.en --both --behaviour agreement\n"
       "  attend heads --model tang-quatrains poems.txt --output heads.csv\n"
       "  attend heads --repeated --behaviour induction\n"
+      "  attend heads source.zh target.en --offset -1\n"
+      "  attend heads source.zh target.en --model runs/mine/best --compare before.json\n"
       "  attend heads source.zh target.en --like decoder.2.cross.1");
   command->callback([options, &globals] { run(*options, globals); });
 }

@@ -41,7 +41,7 @@ enum class Behaviour {
                        // aside (Olsson et al. 2022, "prefix matching")
   distance,            // mean of |q - k| under w, in tokens (Vig and Belinkov 2019, section 4.4)
   distance_deviation,  // standard deviation of q - k under w over all queries
-  offset,              // mean of k - q under w: negative for heads that look back
+  offset,              // mean of k - q under w: negative for heads that look back; see rank_heads()
   // every head
   same_token,          // weight on other occurrences of the query's token, before or after; for cross-attention on
                        // all occurrences in the source, where both sides share a vocabulary
@@ -198,8 +198,12 @@ struct RankedHead {
   HeadPlace head;
   double value = 0;
 };
-// The heads that show a behaviour most, first; NaN left out, equals by head. `most` 0: all.
+// The heads that show a behaviour most, first; NaN left out, equals by head. `most` 0: all. An offset is shown most by the
+// heads that look furthest, be it back or forward.
 std::vector<RankedHead> rank_heads(const HeadReport& report, Behaviour behaviour, std::int64_t most = 0);
+// The heads whose score is nearest to this one, first: offset -1 for heads that look one token back.
+std::vector<RankedHead> rank_heads_near(const HeadReport& report, Behaviour behaviour, double wanted,
+                                        std::int64_t most = 0);
 
 enum class Likeness {
   scores,   // 1 / (1 + d), d the root mean square difference of the scores in units of their standard deviation over

@@ -137,20 +137,37 @@ const HeadScores& HeadReport::operator[](const HeadPlace& head) const { return h
 
 namespace {
 
-void sort_ranked(std::vector<RankedHead>& ranked, bool rising, std::int64_t most) {
+// Those of the largest `order` first.
+void sort_ranked(std::vector<RankedHead>& ranked, const std::function<double(double)>& order, std::int64_t most) {
   std::erase_if(ranked, [](const RankedHead& one) { return std::isnan(one.value); });
-  std::stable_sort(ranked.begin(), ranked.end(), [&](const RankedHead& a, const RankedHead& b) {
-    return rising ? a.value < b.value : a.value > b.value;
-  });
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [&](const RankedHead& a, const RankedHead& b) { return order(a.value) > order(b.value); });
   if (most > 0 && static_cast<std::size_t>(most) < ranked.size()) ranked.resize(static_cast<std::size_t>(most));
+}
+
+double as_it_is(double value) { return value; }
+double as_size(double value) { return std::abs(value); }
+
+std::vector<RankedHead> scores_of(const std::vector<HeadScores>& heads, Behaviour behaviour) {
+  std::vector<RankedHead> scores;
+  for (const HeadScores& one : heads) scores.push_back({one.head, one[behaviour]});
+  return scores;
 }
 
 }  // namespace
 
 std::vector<RankedHead> rank_heads(const HeadReport& report, Behaviour behaviour, std::int64_t most) {
-  std::vector<RankedHead> ranked;
-  for (const HeadScores& one : report.heads) ranked.push_back({one.head, one[behaviour]});
-  sort_ranked(ranked, smaller_is_more(behaviour), most);
+  if (smaller_is_more(behaviour)) return rank_heads_near(report, behaviour, 0, most);
+  std::vector<RankedHead> ranked = scores_of(report.heads, behaviour);
+  sort_ranked(ranked, behaviour == Behaviour::offset ? as_size : as_it_is, most);
+  return ranked;
+}
+
+std::vector<RankedHead> rank_heads_near(const HeadReport& report, Behaviour behaviour, double wanted,
+                                        std::int64_t most) {
+  std::vector<RankedHead> ranked = scores_of(report.heads, behaviour);
+  sort_ranked(
+      ranked, [&](double value) { return -std::abs(value - wanted); }, most);
   return ranked;
 }
 
@@ -185,7 +202,7 @@ std::vector<RankedHead> heads_like(const HeadReport& report, const HeadPlace& he
   report.index_of(head);
   for (const HeadScores& one : report.heads)
     if (one.head != head) ranked.push_back({one.head, likeness(report, head, one.head, by)});
-  sort_ranked(ranked, false, most);
+  sort_ranked(ranked, as_it_is, most);
   return ranked;
 }
 
@@ -220,12 +237,8 @@ ReportDifference difference(const HeadReport& before, const HeadReport& after) {
 }
 
 std::vector<RankedHead> rank_changes(const ReportDifference& changes, Behaviour behaviour, std::int64_t most) {
-  std::vector<RankedHead> ranked;
-  for (const HeadScores& one : changes.heads) ranked.push_back({one.head, one[behaviour]});
-  std::erase_if(ranked, [](const RankedHead& one) { return std::isnan(one.value); });
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const RankedHead& a, const RankedHead& b) { return std::abs(a.value) > std::abs(b.value); });
-  if (most > 0 && static_cast<std::size_t>(most) < ranked.size()) ranked.resize(static_cast<std::size_t>(most));
+  std::vector<RankedHead> ranked = scores_of(changes.heads, behaviour);
+  sort_ranked(ranked, as_size, most);
   return ranked;
 }
 
