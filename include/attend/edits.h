@@ -43,7 +43,7 @@ enum class EditKind {
   forbid,  // the key is not seen (attention knockout, Geva et al. 2023)
   lock,    // the weight is `value`; the other keys of the row share the rest
   evict,   // keys that leave the cache: no query among `positions` reads them
-  window,  // a query reads its last `size` keys only, its own included
+  window,  // of the keys up to its own a query reads the last `size` only; an encoder's query still reads all behind it
   // Of parts:
   cut,     // an edge (with keys), heads, a whole attention or feed-forward layer, a block (the residual passes through)
   freeze,  // a norm divides by the deviations of the run without edits: it is linear then
@@ -250,7 +250,7 @@ struct EditFile {
   void check_fits(const Model& model, const EditInput& input) const;
   bool operator==(const EditFile&) const = default;
 };
-// JSON, and back: unknown keys are refused with the nearest known one, wrong values with what is allowed; `source` (a file
+// JSON, of at most 4,096 edits, and back: unknown keys are refused with the nearest known one, wrong values with what is allowed; `source` (a file
 // name) leads the message.
 std::string to_json(const EditFile& file);
 EditFile edit_file_from_json(const std::string& text, const std::string& source);

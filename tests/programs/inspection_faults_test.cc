@@ -94,6 +94,16 @@ TEST_F(InspectionFaults, EditsAreSavedOnlyIfTheyCanBeMade) {
   EXPECT_EQ(contents(path("kept.json")), "mine");
 }
 
+TEST_F(InspectionFaults, EditsCountFromZero) {
+  const auto edit = [&](const std::string& fields) {
+    refused("edit 好 --edit '{\"kind\": \"cut\", \"at\": \"decoder.2.cross\", " + fields + "}'",
+            "edits count from 0, in their text and in their model");
+  };
+  edit("\"heads\": [-1]");
+  edit("\"positions\": [-1]");
+  edit("\"keys\": [[-2, null]]");
+}
+
 TEST_F(InspectionFaults, LendingModelsHaveTheSameWords) {
   // Two models of one shape whose vocabularies have as many tokens, but others.
   const auto trained = [&](const std::string& name, const char* lines) {
@@ -153,7 +163,9 @@ TEST_F(InspectionFaults, DifferencesAreNoReport) {
   EXPECT_EQ(again.code, 1);
   EXPECT_NE(again.err.find("differences of two reports"), std::string::npos) << again.err;
   const Result shown = attend("heads --repeated --limit 3 --compare " + report + " --behaviour entropy");
-  EXPECT_NE(shown.out.find("changes of scores since"), std::string::npos) << shown.out;
+  EXPECT_NE(shown.out.find("scores before (" + report + ") and now, those that changed most first"), std::string::npos)
+      << shown.out;
+  EXPECT_NE(shown.out.find("  head                    before       now    change\n"), std::string::npos) << shown.out;
   EXPECT_NE(shown.out.find("corpora differ"), std::string::npos) << shown.out;
 }
 

@@ -19,6 +19,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr int format_version = 1;
 constexpr std::int64_t most_bytes = std::int64_t{64} << 20;
+constexpr std::size_t most_edits = 4096;  // each pair is looked at for contradictions
 constexpr const char* any_text = "any";
 
 // ---- Writing --------------------------------------------------------------------------------------------------------
@@ -100,6 +101,9 @@ class Reader {
     file.text = print(root, "text", true);
     const Json& edits = need(root, "", "edits");
     if (!edits.is_array()) refuse("edits", edits, "a list of edits");
+    if (edits.size() > most_edits)
+      throw Error(ErrorKind::config, source_ + ": edits", join("holds ", edits.size(), " edits"),
+                  join("a file has at most ", most_edits, ": one edit may name several heads, positions and keys"));
     for (std::size_t i = 0; i < edits.size(); ++i) {
       const std::string where = join("edits[", i, "]");
       Edit edit = read_edit(edits[i], where);
@@ -158,10 +162,17 @@ class Reader {
     return value.get<std::string>();
   }
 
-  std::int64_t number(const Json& value, const std::string& where,
-                      const char* expected = "an integer, 0 or more") const {
-    if (!value.is_number_integer() || value < 0 || value > std::int64_t{1} << 40) refuse(where, value, expected);
+  std::int64_t number(const Json& value, const std::string& where, const char* expected = "an integer, 0 or more",
+                      const char* advice = "") const {
+    if (!value.is_number_integer() || value < 0 || value > std::int64_t{1} << 40)
+      refuse(where, value, expected, advice);
     return value.get<std::int64_t>();
+  }
+  // Of a head, an item or a position.
+  std::int64_t place(const Json& value, const std::string& where, const char* expected) const {
+    const bool from_end = value.is_number_integer() && value < 0;
+    return number(value, where, expected,
+                  from_end ? "edits count from 0, in their text and in their model; none count from the end" : "");
   }
 
   void refuse_empty(const Json& list, const std::string& where) const {
@@ -174,7 +185,7 @@ class Reader {
     if (!value.is_array()) refuse(where, value, "a list of integers");
     refuse_empty(value, where);
     std::vector<std::int64_t> list;
-    for (const Json& each : value) list.push_back(number(each, where));
+    for (const Json& each : value) list.push_back(place(each, where, "an integer, 0 or more"));
     return list;
   }
 
@@ -185,12 +196,12 @@ class Reader {
     std::vector<PositionRange> list;
     for (const Json& each : value) {
       if (each.is_number_integer()) {
-        list.push_back({number(each, where, expected), 0});
+        list.push_back({place(each, where, expected), 0});
         continue;
       }
       if (!each.is_array() || each.size() != 2) refuse(where, each, expected);
-      PositionRange range{number(each[0], where, expected), PositionRange::open_end};
-      if (!each[1].is_null()) range.end = number(each[1], where, expected);
+      PositionRange range{place(each[0], where, expected), PositionRange::open_end};
+      if (!each[1].is_null()) range.end = place(each[1], where, expected);
       if (range.end == 0) refuse(where, each, expected);
       list.push_back(range);
     }

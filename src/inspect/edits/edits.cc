@@ -55,21 +55,25 @@ void check_ranges(const std::vector<PositionRange>& ranges, const char* field, b
       throw Error(ErrorKind::argument, where,
                   join(field, " holds the range from ", ranges[i].begin, " to ", ranges[i].end),
                   "ranges begin at 0 or later and end (exclusively) after their begin");
-    for (std::size_t j = 0; j < i && !may_overlap; ++j)
-      if (ranges[j].begin <= ranges[i].last() && ranges[i].begin <= ranges[j].last())
-        throw Error(ErrorKind::argument, where,
-                    join(field, " names ", std::max(ranges[i].begin, ranges[j].begin), " twice"), "name it once");
   }
+  if (may_overlap) return;
+  std::vector<PositionRange> sorted = ranges;
+  std::sort(sorted.begin(), sorted.end(),
+            [](const PositionRange& a, const PositionRange& b) { return a.begin < b.begin; });
+  for (std::size_t i = 1; i < sorted.size(); ++i)
+    if (sorted[i].begin <= sorted[i - 1].last())
+      throw Error(ErrorKind::argument, where, join(field, " names ", sorted[i].begin, " twice"), "name it once");
 }
 
 void check_numbers(const std::vector<std::int64_t>& numbers, const char* field, const std::string& where) {
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (numbers[i] < 0)
-      throw Error(ErrorKind::argument, where, join(field, " holds ", numbers[i]), "they count from 0");
-    if (std::find(numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(i), numbers[i]) !=
-        numbers.begin() + static_cast<std::ptrdiff_t>(i))
-      throw Error(ErrorKind::argument, where, join(field, " names ", numbers[i], " twice"), "name it once");
-  }
+  std::vector<std::int64_t> sorted = numbers;
+  std::sort(sorted.begin(), sorted.end());
+  if (!sorted.empty() && sorted.front() < 0)
+    throw Error(ErrorKind::argument, where, join(field, " holds ", sorted.front()),
+                join(field, " count from 0; none count from the end"));
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice != sorted.end())
+    throw Error(ErrorKind::argument, where, join(field, " names ", *twice, " twice"), "name it once");
 }
 
 // How many positions ranges hold; -1 without end.

@@ -219,9 +219,18 @@ using Ranges = std::vector<PositionRange>;
 
 bool ranges_meet(const Ranges& a, const Ranges& b) {
   if (a.empty() || b.empty()) return true;
-  for (const PositionRange& x : a)
-    for (const PositionRange& y : b)
-      if (x.begin <= y.last() && y.begin <= x.last()) return true;
+  // Both in order, side by side: of two ranges that do not meet, the one that ends first meets nothing behind the other.
+  const auto in_order = [](Ranges ranges) {
+    std::sort(ranges.begin(), ranges.end(),
+              [](const PositionRange& x, const PositionRange& y) { return x.begin < y.begin; });
+    return ranges;
+  };
+  const Ranges first = in_order(a), second = in_order(b);
+  for (std::size_t i = 0, j = 0; i < first.size() && j < second.size();) {
+    if (first[i].begin <= second[j].last() && second[j].begin <= first[i].last()) return true;
+    if (first[i].last() < second[j].last()) ++i;
+    else ++j;
+  }
   return false;
 }
 bool ranges_cover(const Ranges& a, const Ranges& b) {
@@ -235,10 +244,11 @@ bool ranges_cover(const Ranges& a, const Ranges& b) {
             [](const PositionRange& x, const PositionRange& y) { return x.begin < y.begin; });
   return std::all_of(b.begin(), b.end(), [&](const PositionRange& y) {
     std::int64_t next = y.begin;
-    for (const PositionRange& x : sorted) {
-      if (!x.holds(next)) continue;
-      if (x.last() >= y.last()) return true;
-      next = x.last() + 1;
+    auto x =
+        std::partition_point(sorted.begin(), sorted.end(), [&](const PositionRange& one) { return one.last() < next; });
+    for (; x != sorted.end() && x->holds(next); ++x) {
+      if (x->last() >= y.last()) return true;
+      next = x->last() + 1;
     }
     return false;
   });
