@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +12,7 @@
 #include "commands.h"
 #include "input_output.h"
 #include "inspection_files.h"
+#include "statistics_options.h"
 #include "subject_options.h"
 #include "terminal.h"
 
@@ -24,6 +26,7 @@ struct Options {
   std::int64_t at = -1;
   bool sequence = false, no_write = false, no_matrices = false;
   AttributionFlags attribution;
+  StatisticsFlags statistics;
   InspectionFiles files;
   int rows = 10;
 };
@@ -156,6 +159,10 @@ void run(Options& options, const Globals& globals) {
   if (!options.rather_than.empty() && options.why.empty())
     throw Error(ErrorKind::argument, "--rather-than", "is given without --why", "add --why TOKEN");
   options.inspect.attribution = options.attribution.chosen(!options.why.empty() || options.sequence);
+  options.statistics.choose(options.inspect);
+  if (options.files.want_largest() && options.statistics.top == 0)
+    throw Error(ErrorKind::argument, "--output", ".top.csv holds the largest keys of every row, and none are asked for",
+                "add --top-k 5");
   const std::vector<SubjectTexts> all = options.subject.read(folder);
   options.files.check(all.size(), !options.no_matrices);
   const bool printed = !globals.json && !options.files.any();
@@ -169,8 +176,10 @@ void run(Options& options, const Globals& globals) {
         !options.no_matrices &&
         (globals.json || options.files.want_matrices() ||
          (printed && options.inspect.target && edges_of(folder.model.config(), subject) <= few_edges));
-    options.inspect.statistics = !printed;
-    options.inspect.least_share = printed ? least_printed_share : 0;
+    // What rows tell in numbers stands in the place of what words look at.
+    const bool table = printed && options.statistics.any();
+    options.inspect.statistics = !printed || options.statistics.statistics;
+    options.inspect.least_share = printed && !table ? least_printed_share : 0;
     InspectReport report = inspect(folder, model.filename().string(), subject, options.inspect);
     const std::vector<std::string> written = options.files.write(report.inspection, i);
     if (globals.json) {
@@ -204,6 +213,11 @@ void run(Options& options, const Globals& globals) {
       for (const std::string& file : written) out.line(file);
       for (std::size_t which = 0; printed && which < report.readings.size(); ++which)
         print_rows(out, report.inspection, which, report.readings[which], terminal_columns(STDOUT_FILENO), colour);
+      // In a file a row is a line.
+      if (table)
+        print_statistics(
+            out, report.inspection,
+            is_terminal(STDOUT_FILENO) ? terminal_columns(STDOUT_FILENO) : std::numeric_limits<int>::max());
       if (options.inspect.target)
         print_effects(
             out, subject, report, options.rows,
@@ -220,9 +234,12 @@ void add_inspect(Command& program, Globals& globals) {
   Command* command = program.add_command("inspect", "What every head looks at, what it writes, and what matters");
   auto options = std::make_shared<Options>();
   options->subject.add_to(*command);
-  command->add_list("--attention", options->inspect.attentions, "encoder, decoder or cross (default: all there are)");
-  command->add_list("--layers", options->inspect.layers, "Layers from 0, -1 the last (default: all)");
-  command->add_list("--heads", options->inspect.heads, "Heads from 0, -1 the last (default: all)");
+  command
+      ->add_list("--attention", options->inspect.attentions,
+                 "encoder, decoder or cross, or several: encoder,cross (default: all there are)")
+      ->words({"encoder", "decoder", "cross"});
+  command->add_list("--layers", options->inspect.layers, "Layers, from 0, -1 the last: 1,2 (default: all)");
+  command->add_list("--heads", options->inspect.heads, "Heads, from 0, -1 the last: 0,3 (default: all)");
   command->add_flag("--mean-heads", options->inspect.mean_heads, "One matrix a layer: the mean over its heads");
   command
       ->add_option("--group", options->group,
@@ -253,6 +270,7 @@ void add_inspect(Command& program, Globals& globals) {
       ->type_name("N")
       ->check(at_least(1));
   command->add_option("--rows", options->rows, "Edges listed")->show_default()->check(at_least(1));
+  options->statistics.add_to(*command);
   options->attribution.add_to(*command);
   options->files.add_to(*command);
   command->footer(
@@ -262,8 +280,9 @@ void add_inspect(Command& program, Globals& globals) {
       "  attend inspect 我喜欢学习中文。 --why Chinese --rather-than English --output why.svg --picture measures\n"
       "  attend inspect 我喜欢学习中文。 --why Chinese --attribution integrated-gradients,rollout,value-zeroing\n"
       "  attend inspect 我喜欢学习中文。 --why Chinese --attribution integrated-gradients --output words.svg --picture attribution\n"
+      "  attend inspect 我喜欢学习中文。 --attention cross --layers 1,2 --heads 0,3 --statistics --top-k 3 --span object=2:4\n"
       "  attend inspect --model tang-quatrains 床前明月光 --layers -1 --output page.html --output weights.npz\n"
-      "  attend inspect --file long.txt --model tang-quatrains --output long.rows.csv --output long.heads.csv\n"
+      "  attend inspect --file long.txt --model tang-quatrains --top-k 8 --output long.rows.csv --output long.top.csv\n"
       "  attend inspect --file sentences.txt --attention cross --output pictures/line-{}.svg");
   command->callback([options, &globals] { run(*options, globals); });
 }

@@ -21,7 +21,7 @@ constexpr std::array<const char*, 8> pictures = {"matrix",   "lines", "text", "w
 
 std::string ending_of(const std::string& name) {
   const std::string file = std::filesystem::path(name).filename().string();
-  for (const char* long_ending : {".rows.csv", ".heads.csv", ".tokens.csv"})
+  for (const char* long_ending : {".rows.csv", ".top.csv", ".heads.csv", ".tokens.csv"})
     if (file.ends_with(long_ending)) return long_ending;
   return std::filesystem::path(file).extension().string();
 }
@@ -33,7 +33,7 @@ std::string numbered(std::string name, std::size_t subject) {
 }
 
 bool shows_rows_only(const std::string& ending, const std::string& picture) {
-  return ending == ".rows.csv" || ending == ".heads.csv" || ending == ".tokens.csv" ||
+  return ending == ".rows.csv" || ending == ".top.csv" || ending == ".heads.csv" || ending == ".tokens.csv" ||
          ((ending == ".svg" || ending == ".png") &&
           (picture == "rows" || picture == "bars" || picture == "attribution"));
 }
@@ -47,14 +47,14 @@ bool holds(const ShownAttention& attention, const std::string& measure) {
 // that have numbers of heads). With a target it is where an edge matters most; else cross-attention where there is one,
 // whose last layer but one aligns best (Garg et al. 2019), else the last attention's last layer; the first head that was
 // chosen. A rollout is whole after the last layer.
-Place place_of(const Inspection& inspection, const std::string& measure) {
+MatrixPlace place_of(const Inspection& inspection, const std::string& measure) {
   const auto& all = inspection.attentions;
   if (all.empty())
     throw Error(ErrorKind::argument, "--output", "edits leave no attention to show",
                 "write .svg, .png or .json, without --picture");
   const std::string wanted = measure.empty() ? "weight" : measure;
   const bool held = std::any_of(all.begin(), all.end(), [&](const ShownAttention& one) { return holds(one, wanted); });
-  Place place;
+  MatrixPlace place;
   float most = 0;
   const ShownAttention* shown = nullptr;
   for (const ShownAttention& attention : all) {
@@ -110,7 +110,7 @@ bool hides_most(const Inspection& inspection, const std::string& picture, const 
   if (inspection.attentions.empty() ||
       !(picture.empty() || picture == "matrix" || picture == "wall" || picture == "text"))
     return false;
-  const Place place = place_of(inspection, measure);
+  const MatrixPlace place = place_of(inspection, measure);
   const ShownAttention& attention = attention_of(inspection, place.attention);
   const std::size_t cells =
       inspection.texts[attention.query_text].tokens.size() * inspection.texts[attention.key_text].tokens.size();
@@ -136,7 +136,7 @@ void InspectionFiles::add_to(Command& command) {
       .add_option(
           "--output,-o", names,
           "Write files, told by their ending: .svg .png (pictures), .html (a page that stands alone), .csv .rows.csv "
-          ".heads.csv .tokens.csv .json .npy .npz; {} in a name: the number of the text. .npy and pictures of one attention show cross where "
+          ".top.csv .heads.csv .tokens.csv .json .npy .npz; {} in a name: the number of the text. .npy and pictures of one attention show cross where "
           "there is one, else the last (see --attention)")
       ->type_name("FILE")
       ->one_each();
@@ -173,18 +173,22 @@ bool InspectionFiles::want_matrices() const {
                      [&](const std::string& name) { return !shows_rows_only(ending_of(name), picture); });
 }
 
+bool InspectionFiles::want_largest() const {
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) { return ending_of(name) == ".top.csv"; });
+}
+
 void InspectionFiles::check(std::size_t subjects, bool matrices, bool attention) const {
-  static const std::set<std::string> known = {".svg",       ".png",        ".html", ".csv", ".rows.csv",
+  static const std::set<std::string> known = {".svg",       ".png",        ".html", ".csv", ".rows.csv", ".top.csv",
                                               ".heads.csv", ".tokens.csv", ".json", ".npy", ".npz"};
   for (const std::string& name : names) {
     if (!known.contains(ending_of(name)))
       throw Error(ErrorKind::argument, name, join("the ending \"", ending_of(name), "\" is not known"),
-                  "use .svg, .png, .html, .csv, .rows.csv, .heads.csv, .tokens.csv, .json, .npy or .npz");
+                  "use .svg, .png, .html, .csv, .rows.csv, .top.csv, .heads.csv, .tokens.csv, .json, .npy or .npz");
     if (!matrices && !shows_rows_only(ending_of(name), picture) && ending_of(name) != ".json" &&
         ending_of(name) != ".npz")
       throw Error(
           ErrorKind::argument, name, "shows values of edges, and --no-matrices leaves them out",
-          "write .rows.csv, .heads.csv, .tokens.csv, .json, .npz or --picture rows, bars or attribution, or leave out --no-matrices");
+          "write .rows.csv, .top.csv, .heads.csv, .tokens.csv, .json, .npz or --picture rows, bars or attribution, or leave out --no-matrices");
     if (subjects > 1 && name.find("{}") == std::string::npos)
       throw Error(ErrorKind::argument, name, join("is one file for ", subjects, " texts"),
                   "put {} in its name: picture-{}.svg");
@@ -255,6 +259,9 @@ std::vector<std::string> InspectionFiles::write(const Inspection& inspection, st
     } else if (ending == ".rows.csv") {
       write_file(path, csv_of_rows(inspection));
       shows = "a line for every query";
+    } else if (ending == ".top.csv") {
+      write_file(path, csv_of_largest(inspection));
+      shows = "a line for each of the largest keys of a query";
     } else if (ending == ".heads.csv") {
       write_file(path, csv_of_heads(inspection));
       shows = "a line for every head";
@@ -266,7 +273,7 @@ std::vector<std::string> InspectionFiles::write(const Inspection& inspection, st
     } else if (ending == ".npz") {
       write_file(path, npz_of(inspection));
     } else {
-      const Place place = place_of(inspection, measure);
+      const MatrixPlace place = place_of(inspection, measure);
       const ShownAttention& attention = attention_of(inspection, place.attention);
       const Measure& one = measure_of(attention, measure);
       const auto size = [](std::size_t count) { return static_cast<std::int64_t>(count); };
@@ -294,7 +301,7 @@ InspectionFiles::Picture InspectionFiles::draw(const Inspection& inspection, con
     const std::string& name = measure.empty() ? inspection.attributions.front().name : measure;
     return {attribution_svg(inspection, name, options), join("text: ", name)};
   }
-  const Place place = place_of(inspection, measure);
+  const MatrixPlace place = place_of(inspection, measure);
   const ShownAttention& attention = attention_of(inspection, place.attention);
   const std::string shown = measure.empty() && !attention.measures.empty() ? attention.measures.front().name : measure;
   const std::string kind = !picture.empty()                                       ? picture

@@ -21,6 +21,7 @@ struct InspectionFiles {
   bool any() const { return !names.empty(); }
   // Whether a file shows values of edges; the others show what rows and heads tell.
   bool want_matrices() const;
+  bool want_largest() const;  // a file of nothing but the largest keys
   // Error(argument): an ending that is not known, one name for several subjects, a file that is nothing without matrices, or
   // without attention.
   void check(std::size_t subjects, bool matrices = true, bool attention = true) const;

@@ -148,11 +148,7 @@ std::vector<HeadEffect> head_effects(const Model& model, const ModelInput& input
 
 // ---- Do they agree? ---------------------------------------------------------------------------------------------------
 
-// Spearman's rank correlation, equal values sharing their mean rank; NaN for fewer than two values or constant ones.
-double rank_correlation(std::span<const double> a, std::span<const double> b);
-// Share of the `count` largest of a that are among the `count` largest of b; equal values are ranked by place.
-double shared_top(std::span<const double> a, std::span<const double> b, std::int64_t count);
-
+// rank_correlation() and shared_top() of ranks.h for two measures.
 struct RankAgreement {
   EdgeMeasure first = EdgeMeasure::weight, second = EdgeMeasure::exact;
   double rank_correlation = 0, shared_top = 0;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +35,19 @@ struct AttributionOptions {
   double residual = 0.5;  // share of the residual stream in a rollout
 };
 
+// Keys whose weight every row tells as a whole, as the row statistic "on NAME".
+struct KeyRegion {
+  // Of the texts as they are shown (words, or what they are grouped by), from 0; negative numbers count from the end.
+  struct Span {
+    static constexpr std::int64_t to_end = std::numeric_limits<std::int64_t>::max();
+    std::int64_t begin = 0, end = to_end;  // the end is not in it
+  };
+  std::string name;         // 1 to 40 bytes; not first, self or previous, which rows tell anyway
+  std::string text;         // "source", "target", "text": its keys alone; empty: every text that has all of these keys
+  std::vector<Span> spans;  // a key in several of them counts once
+  bool special = false;     // instead of spans: the special tokens, tags and ends
+};
+
 struct InspectOptions {
   // Which attentions: "encoder", "decoder", "cross"; empty: all that the model has. Layers and heads from 0, negative
   // ones from the end; empty: all.
@@ -49,7 +63,9 @@ struct InspectOptions {
   std::optional<Target> target;  // with it, first-order effects: of all edges, or without matrices of the largest
   std::int64_t exact = 0;        // so many edges with the largest first-order effects are cut and measured, too
   AttributionOptions attribution;
-  bool statistics = true;  // rows: entropy, mean distance, weight on first, self and previous token
+  bool statistics = true;     // rows: entropy, mean distance, weight on first, self and previous token
+  std::int64_t top_keys = 0;  // so many largest keys of every row (ShownAttention::largest), at most most_top_keys
+  std::vector<KeyRegion> regions;
   double least_share = 0;  // above 0: readings, of at least this share
   // For the matrices between tokens, each of which stays until those between groups are made of it; ranks of all edges take
   // at most 3 times as much beside.
@@ -79,8 +95,9 @@ struct InspectReport {
 
 // `model` is the name for captions. Weights are merged by sum over the keys and mean over the queries of a group, what is
 // written likewise, effects by sums (see words.h); a pair of groups has an exact effect where every edge between them was
-// cut, as has a mean over heads where every head has one. Error(argument) for attentions, layers and heads that the model does
-// not have (with those it has), and where the matrices would need more than most_bytes (with the estimate).
+// cut, as has a mean over heads where every head has one. Statistics of rows are those of tokens, mean over the tokens of a
+// group; the largest keys are those of the merged weights. Error(argument) for attentions, layers and heads that the model does
+// not have (with those it has), for regions that no text has, and where the matrices would need more than most_bytes (with the estimate).
 InspectReport inspect(const ModelFolder& folder, const std::string& model, const Subject& subject,
                       const InspectOptions& options = {});
 

@@ -55,6 +55,13 @@ struct HeadMetric {
   std::vector<float> values;  // [layers, heads]
 };
 
+// The keys that every row weights most, largest first.
+struct LargestKeys {
+  std::int64_t count = 0;          // asked for; 0: none
+  std::vector<std::int32_t> keys;  // [layers, heads, queries, count]: indices into the text, -1 where fewer are read
+  std::vector<float> weights;      // the same shape, 0 where there is no key
+};
+
 // The number that stands for the mean over heads or layers, in ShownAttention::heads and layers.
 inline constexpr int mean_of_all = -1;
 
@@ -68,6 +75,7 @@ struct ShownAttention {
   std::vector<Measure> measures;
   std::vector<RowStatistic> statistics;
   std::vector<HeadMetric> metrics;
+  LargestKeys largest = {};
 };
 
 // What every token of the texts adds to a target: integrated gradients, gradient x input (attribution.h).
@@ -125,7 +133,7 @@ struct PictureOptions {
 };
 
 // One matrix: an attention by name, a layer and a head as numbered in it.
-struct Place {
+struct MatrixPlace {
   std::string attention;
   int layer = 0, head = 0;
 };
@@ -136,20 +144,20 @@ struct Place {
 // Queries down, keys across. Up to 12 x 12 with the numbers in the cells; above 128 tokens the cells become an embedded
 // image and labels are thinned out; above 1,024 neighbouring cells share a pixel, which shows the largest of them (by
 // absolute value), and the caption says so. Row statistics stand to the right.
-std::string heat_map_svg(const Inspection& inspection, const Place& place, const std::string& measure,
+std::string heat_map_svg(const Inspection& inspection, const MatrixPlace& place, const std::string& measure,
                          const PictureOptions& options = {});
 // The same matrix under several measures (what a head looks at beside what matters), with the rank agreement of each with
 // the first: Spearman's, by absolute value, over the cells that both have.
-std::string measures_svg(const Inspection& inspection, const Place& place, const std::vector<std::string>& measures,
-                         const PictureOptions& options = {});
+std::string measures_svg(const Inspection& inspection, const MatrixPlace& place,
+                         const std::vector<std::string>& measures, const PictureOptions& options = {});
 // Keys above (or left, if they do not fit beside each other), queries below; one line an edge, opacity is the value.
 // Up to 8 heads of a layer, a hue each. `query` >= 0 brings out the lines of one query.
 std::string lines_svg(const Inspection& inspection, const std::string& attention, int layer,
                       const std::vector<int>& heads, const std::string& measure, std::int64_t query = -1,
                       const PictureOptions& options = {});
 // Running text, each key coloured by what one query gives it.
-std::string text_svg(const Inspection& inspection, const Place& place, const std::string& measure, std::int64_t query,
-                     const PictureOptions& options = {});
+std::string text_svg(const Inspection& inspection, const MatrixPlace& place, const std::string& measure,
+                     std::int64_t query, const PictureOptions& options = {});
 // Running texts, each token coloured by what it adds to the target, with the sum and its error below.
 std::string attribution_svg(const Inspection& inspection, const std::string& attribution,
                             const PictureOptions& options = {});
@@ -184,6 +192,8 @@ PngImage png_of(const std::string& svg, double scale = 2);
 std::string csv_of_cells(const Inspection& inspection);
 // One line a row: attention,layer,head,query,query_token and a column for every row statistic.
 std::string csv_of_rows(const Inspection& inspection);
+// One line for each of the largest keys of a row: attention,layer,head,query,query_token,rank (from 1),key,key_token,weight.
+std::string csv_of_largest(const Inspection& inspection);
 // One line a head: attention,layer,head and a column for every metric.
 std::string csv_of_heads(const Inspection& inspection);
 // One line a token: text,index,token and a column for every attribution.
@@ -201,8 +211,8 @@ std::string json_of(const Inspection& inspection);
 std::string npy_of(std::span<const float> values, std::span<const std::int64_t> shape);
 std::string npy_of(std::span<const std::int32_t> values, std::span<const std::int64_t> shape);
 std::string npy_of(std::span<const std::uint8_t> values, std::span<const std::int64_t> shape);
-// All arrays in one .npz (stored, not compressed): cross/weight, cross/layers, cross/heads, cross/masked and so on, and
-// integrated_gradients/source.
+// All arrays in one .npz (stored, not compressed): cross/weight, cross/layers, cross/heads, cross/masked and so on,
+// cross/largest_keys and cross/largest_weights where they were asked for, and integrated_gradients/source.
 // Error(argument) above 4 GiB, which the format's plain form cannot hold.
 std::string npz_of(const Inspection& inspection);
 

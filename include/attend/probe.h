@@ -104,7 +104,7 @@ class Probe {
 
   // Asked once a run for every site; `true` makes the run call visit() there.
   virtual bool wants(const Site& site) const = 0;
-  // For scores and weights: the heads wanted, by bit; all by default.
+  // For scores and weights: the heads wanted, by bit; others hold 0. Heads from 64 on have no bit: they are always there.
   virtual std::uint64_t heads(const Site&) const { return ~std::uint64_t{0}; }
   // May keep the value (a copy of the Tensor shares storage: clone() to keep numbers that later steps overwrite) or
   // replace it by another of the same shape. Under a tape the replacement is what later steps differentiate. Scores and

@@ -4,11 +4,16 @@
 #include <cmath>
 #include <cstdlib>
 #include <initializer_list>
+#include <functional>
 #include <limits>
+#include <numeric>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "attend/error.h"
 #include "attend/statistics.h"
+#include "attend/unicode.h"
 #include "core/names.h"
 #include "inspect/attribution/attributions.h"
 #include "inspect/importance/target.h"
@@ -109,26 +114,109 @@ struct RowKind {
 
 constexpr RowKind row_kinds[] = {
     {"entropy", "nats", false, &StatisticsResult::entropy}, {"distance", "tokens", true, &StatisticsResult::distance},
-    {"on first", "", true, &StatisticsResult::first},       {"on self", "", true, &StatisticsResult::self},
+    {"on first", "", false, &StatisticsResult::first},      {"on self", "", true, &StatisticsResult::self},
     {"on previous", "", true, &StatisticsResult::previous},
 };
 
-StatisticsRequest request_of(Part part, const std::vector<int>& heads, bool statistics) {
+// Of one attention: what its rows tell, and the regions that its keys have.
+struct Asked {
   StatisticsRequest request;
-  request.heads.assign(heads.begin(), heads.end());
-  request.entropy = statistics;
-  request.distance = request.first = request.self = request.previous = statistics && part == Part::self;
-  return request;
+  std::vector<const KeyRegion*> regions;  // a list of spans each, in their order
+  bool fused_top = false;                 // the request has the largest keys; else they are of merged weights
+};
+
+// The region's keys as spans of tokens; nothing where the text does not have them all.
+std::optional<std::vector<KeySpan>> spans_of(const KeyRegion& region, const std::vector<TokenGroup>& groups) {
+  std::vector<KeySpan> spans;
+  const auto add = [&](const TokenGroup& first, const TokenGroup& last) {
+    spans.push_back({0, -1, first.begin, last.end});
+  };
+  if (region.special) {
+    for (const TokenGroup& group : groups)
+      if (group.special()) add(group, group);
+    return spans.empty() ? std::nullopt : std::optional(spans);
+  }
+  const auto count = static_cast<std::int64_t>(groups.size());
+  for (const KeyRegion::Span& span : region.spans) {
+    const std::int64_t begin = span.begin < 0 ? count + span.begin : span.begin;
+    const std::int64_t end = span.end == KeyRegion::Span::to_end ? count : span.end < 0 ? count + span.end : span.end;
+    if (begin < 0 || begin >= end || end > count) return std::nullopt;
+    add(groups[static_cast<std::size_t>(begin)], groups[static_cast<std::size_t>(end - 1)]);
+  }
+  return spans;
 }
 
-// Mean weights of the layers, a block of rows at a time, rebuilt from what the run left.
-std::vector<std::vector<Reading>> readings_of(const StatisticsRecorder& run, const AttentionPart& part,
-                                              const std::vector<int>& layers, const std::vector<int>& heads,
-                                              const Side& queries, const Side& keys, double least) {
+void check_regions(const std::vector<KeyRegion>& regions) {
+  std::vector<std::string> names{"first", "self", "previous"};
+  for (const KeyRegion& region : regions) {
+    const std::string where = join("region \"", replace_invalid_utf8(region.name.substr(0, 40)), "\"");
+    if (region.name.empty() || region.name.size() > 40 || find_invalid_utf8(region.name) != std::string::npos ||
+        std::any_of(region.name.begin(), region.name.end(),
+                    [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; }))
+      throw Error(ErrorKind::argument, where, join("its name has ", region.name.size(), " bytes or is no text"),
+                  "names are text of 1 to 40 bytes");
+    if (std::find(names.begin(), names.end(), region.name) != names.end())
+      throw Error(ErrorKind::argument, where, "there is one of this name already", "take another name");
+    if (region.spans.empty() && !region.special)
+      throw Error(ErrorKind::argument, where, "it has no keys", "give spans of keys, from 0");
+    names.push_back(region.name);
+  }
+}
+
+// Some attention has to have it.
+[[noreturn]] void refuse_region(const KeyRegion& region, const Inspection& shown,
+                                const std::vector<std::size_t>& key_texts) {
+  std::string known;
+  bool named = region.text.empty();
+  for (std::size_t text = 0; text < shown.texts.size(); ++text) {
+    if (std::find(key_texts.begin(), key_texts.end(), text) == key_texts.end()) continue;
+    const ShownText& one = shown.texts[text];
+    named = named || one.name == region.text;
+    known += join(known.empty() ? "" : ", ", one.name, " has keys 0 to ", one.tokens.size() - 1);
+  }
+  const std::string where = join("region \"", region.name, "\"");
+  if (!named)
+    throw Error(ErrorKind::argument, where,
+                join("no attention chosen reads a text \"", replace_invalid_utf8(region.text.substr(0, 40)), "\""),
+                known);
+  throw Error(ErrorKind::argument, where,
+              region.special
+                  ? "there are no special tokens"
+                  : join("no text", region.text.empty() ? "" : join(" \"", region.text, "\""), " has all of its keys"),
+              join(known, ", and spans end behind their begin"));
+}
+
+Asked asked_of(const AttentionPart& part, const std::vector<int>& heads, const Side& queries, const Side& keys,
+               const std::string& key_text, const InspectOptions& options) {
+  Asked asked;
+  asked.request.heads.assign(heads.begin(), heads.end());
+  asked.request.entropy = asked.request.first = options.statistics;
+  asked.request.distance = asked.request.self = asked.request.previous = options.statistics && part.part == Part::self;
+  for (const KeyRegion& region : options.regions) {
+    if (!region.text.empty() && region.text != key_text) continue;
+    const std::optional<std::vector<KeySpan>> spans = spans_of(region, keys.groups);
+    if (!spans) continue;
+    for (KeySpan span : *spans) {
+      span.list = static_cast<std::int64_t>(asked.regions.size());
+      asked.request.spans.push_back(span);
+    }
+    asked.regions.push_back(&region);
+  }
+  asked.request.lists = static_cast<std::int64_t>(asked.regions.size());
+  asked.fused_top =
+      !options.mean_heads && queries.groups.size() == queries.pieces.size() && keys.groups.size() == keys.pieces.size();
+  if (asked.fused_top) asked.request.top = options.top_keys;
+  return asked;
+}
+
+// Calls `row` with the merged weights of every group of queries, mean over the layers and heads: a block of rows at a
+// time, rebuilt from what the run left.
+void for_merged_rows(const StatisticsRecorder& run, const AttentionPart& part, const std::vector<int>& layers,
+                     const std::vector<int>& heads, const Side& queries, const Side& keys,
+                     const std::function<void(std::span<const float>)>& row) {
   constexpr std::int64_t cells_at_once = 1 << 19;
   const auto width = static_cast<std::int64_t>(keys.pieces.size());
   const double count = static_cast<double>(layers.size() * heads.size());
-  std::vector<std::vector<Reading>> all;
   for (std::size_t first = 0; first < queries.groups.size();) {
     const std::int64_t begin = queries.groups[first].begin;
     std::vector<TokenGroup> block;
@@ -149,14 +237,66 @@ std::vector<std::vector<Reading>> readings_of(const StatisticsRecorder& run, con
       }
     for (std::size_t cell = 0; cell < sum.size(); ++cell) mean[cell] = static_cast<float>(sum[cell] / count);
     const std::vector<float> merged = merge(mean, block, keys.groups, Merge::weights);
-    for (std::size_t query = 0; query < block.size(); ++query) {
-      std::vector<Reading>& row = all.emplace_back();
-      for (std::size_t key = 0; key < keys.groups.size(); ++key)
-        if (const double share = merged[query * keys.groups.size() + key]; share >= least) row.push_back({key, share});
-      std::stable_sort(row.begin(), row.end(), [](const Reading& a, const Reading& b) { return a.share > b.share; });
+    for (std::size_t query = 0; query < block.size(); ++query)
+      row(std::span(merged).subspan(query * keys.groups.size(), keys.groups.size()));
+  }
+}
+
+std::vector<std::vector<Reading>> readings_of(const StatisticsRecorder& run, const AttentionPart& part,
+                                              const std::vector<int>& layers, const std::vector<int>& heads,
+                                              const Side& queries, const Side& keys, double least) {
+  std::vector<std::vector<Reading>> all;
+  for_merged_rows(run, part, layers, heads, queries, keys, [&](std::span<const float> weights) {
+    std::vector<Reading>& row = all.emplace_back();
+    for (std::size_t key = 0; key < weights.size(); ++key)
+      if (const double share = weights[key]; share >= least) row.push_back({key, share});
+    std::stable_sort(row.begin(), row.end(), [](const Reading& a, const Reading& b) { return a.share > b.share; });
+  });
+  return all;
+}
+
+// Keys of weight 0 are none that are read.
+LargestKeys largest_of(const StatisticsRecorder& run, const AttentionPart& part, const Asked& asked,
+                       const std::vector<int>& layers, const std::vector<int>& heads, const Side& queries,
+                       const Side& keys, const InspectOptions& options) {
+  LargestKeys largest;
+  largest.count = options.top_keys;
+  const auto count = static_cast<std::size_t>(options.top_keys);
+  const auto add = [&](std::int32_t key, float weight) {
+    largest.keys.push_back(weight > 0 ? key : -1);
+    largest.weights.push_back(weight);
+  };
+  const auto add_row = [&](std::span<const float> weights) {
+    std::vector<std::int32_t> order(weights.size());
+    std::iota(order.begin(), order.end(), 0);
+    const std::size_t most = std::min(count, order.size());
+    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(most), order.end(),
+                      [&](std::int32_t a, std::int32_t b) {
+                        const float in_a = weights[static_cast<std::size_t>(a)],
+                                    in_b = weights[static_cast<std::size_t>(b)];
+                        return in_a != in_b ? in_a > in_b : a < b;
+                      });
+    for (std::size_t i = 0; i < count; ++i)
+      add(i < most ? order[i] : -1, i < most ? weights[static_cast<std::size_t>(order[i])] : 0);
+  };
+  for (const int layer : layers) {
+    if (options.mean_heads) {
+      for_merged_rows(run, part, {layer}, heads, queries, keys, add_row);
+      continue;
+    }
+    for (std::size_t head = 0; head < heads.size(); ++head) {
+      if (!asked.fused_top) {
+        for_merged_rows(run, part, {layer}, {heads[head]}, queries, keys, add_row);
+        continue;
+      }
+      const StatisticsResult& result = run.result(part.stack, layer, part.part);
+      for (std::size_t row = 0; row < queries.pieces.size(); ++row)
+        for (std::size_t i = 0; i < count; ++i)
+          add(result.top_keys[(row * heads.size() + head) * count + i],
+              result.top_weights.at(static_cast<std::int64_t>(row), static_cast<std::int64_t>(head * count + i)));
     }
   }
-  return all;
+  return largest;
 }
 
 void append_merged(const Tensor& values, const Side& queries, const Side& keys, Merge how, std::vector<float>& out) {
@@ -296,6 +436,10 @@ InspectReport inspect(const ModelFolder& folder, const std::string& model, const
   const TransformerConfig& config = folder.model.config();
   const std::vector<AttentionPart> parts = chosen_parts(config, options.attentions);
   const std::vector<int> heads = chosen_numbers(options.heads, config.heads, "head");
+  if (options.top_keys < 0 || options.top_keys > most_top_keys)
+    throw Error(ErrorKind::argument, "largest keys", join(options.top_keys, " are asked for"),
+                join("ask for 1 to ", most_top_keys));
+  check_regions(options.regions);
 
   const Side source = side_of(subject.source, options.group, options.source_words, folder.source.get());
   const Side target = side_of(subject.target, options.group, options.target_words, folder.target.get());
@@ -321,15 +465,30 @@ InspectReport inspect(const ModelFolder& folder, const std::string& model, const
 
   StatisticsRecorder run;
   EdgeOptions edges;
+  const auto text_of = [&](bool source_side) { return source_side ? 0 : shown.texts.size() - 1; };
+  std::vector<Asked> asked;
+  std::vector<std::size_t> key_texts;
   for (const AttentionPart& part : parts) {
     const auto& stack = part.stack == StackKind::encoder ? config.encoder : config.decoder;
+    const bool reads_source = part.part == Part::cross || part.stack == StackKind::encoder;
+    key_texts.push_back(text_of(reads_source));
+    asked.push_back(asked_of(part, heads, part.stack == StackKind::encoder ? source : target,
+                             reads_source ? source : target, shown.texts[key_texts.back()].name, options));
     for (const int layer : chosen_numbers(options.layers, stack->layers, "layer")) {
       for (const int head : heads) edges.heads.push_back({part.stack, layer, part.part, head});
-      run.ask(part.stack, layer, part.part, request_of(part.part, heads, options.statistics));
+      run.ask(part.stack, layer, part.part, asked.back().request);
     }
   }
-  if (options.least_share > 0) run.keep_records();
-  const bool told = options.statistics || options.least_share > 0;
+  for (const KeyRegion& region : options.regions)
+    if (std::none_of(asked.begin(), asked.end(), [&](const Asked& one) {
+          return std::find(one.regions.begin(), one.regions.end(), &region) != one.regions.end();
+        }))
+      refuse_region(region, shown, key_texts);
+  const bool rebuilt = options.least_share > 0 ||
+                       (options.top_keys > 0 &&
+                        std::any_of(asked.begin(), asked.end(), [](const Asked& one) { return !one.fused_top; }));
+  if (rebuilt) run.keep_records();
+  const bool told = options.statistics || options.top_keys > 0 || !options.regions.empty() || rebuilt;
   edges.write = options.write;
   edges.first_order = options.target.has_value();
   edges.most_bytes = options.most_bytes;
@@ -360,14 +519,15 @@ InspectReport inspect(const ModelFolder& folder, const std::string& model, const
     report.agreement = options.matrices && options.exact == 0 ? rank_agreement(effects) : rank_agreement(report.edges);
   }
 
-  for (const AttentionPart& part : parts) {
+  for (std::size_t which = 0; which < parts.size(); ++which) {
+    const AttentionPart& part = parts[which];
     const Side& queries = part.stack == StackKind::encoder ? source : target;
     const Side& keys = part.part == Part::cross || part.stack == StackKind::encoder ? source : target;
     const auto& stack = part.stack == StackKind::encoder ? config.encoder : config.decoder;
     ShownAttention attention;
     attention.name = part.name;
-    attention.query_text = &queries == &source ? 0 : shown.texts.size() - 1;
-    attention.key_text = &keys == &source ? 0 : shown.texts.size() - 1;
+    attention.query_text = text_of(&queries == &source);
+    attention.key_text = key_texts[which];
     attention.layers = chosen_numbers(options.layers, stack->layers, "layer");
     attention.heads = heads;
 
@@ -376,18 +536,28 @@ InspectReport inspect(const ModelFolder& folder, const std::string& model, const
     Measure exact{"exact", first_order.unit, MeasureKind::effect, {}};
     std::vector<RowStatistic> rows;
     std::vector<HeadMetric> metrics;
-    for (const RowKind& kind : row_kinds) {
-      if (!options.statistics || (kind.of_positions && part.part == Part::cross)) continue;
-      RowStatistic& row = rows.emplace_back(RowStatistic{kind.name, kind.unit, {}});
-      HeadMetric& metric = metrics.emplace_back(HeadMetric{kind.name, kind.unit, {}});
+    // Of every head, `lists` columns a head from this one on.
+    const auto tell = [&](const std::string& name, const std::string& unit, Tensor StatisticsResult::*values,
+                          std::int64_t first, std::int64_t lists) {
+      RowStatistic& row = rows.emplace_back(RowStatistic{name, unit, {}});
+      HeadMetric& metric = metrics.emplace_back(HeadMetric{name, unit, {}});
       for (const int layer : attention.layers) {
-        const Tensor& values = run.result(part.stack, layer, part.part).*kind.values;
-        for (std::int64_t column = 0; column < values.width(); ++column) {
-          append_means(values, column, queries.groups, row.values);
-          metric.values.push_back(mean_of(values, column));
+        const Tensor& all = run.result(part.stack, layer, part.part).*values;
+        for (std::int64_t column = first; column < all.width(); column += lists) {
+          append_means(all, column, queries.groups, row.values);
+          metric.values.push_back(mean_of(all, column));
         }
       }
-    }
+    };
+    for (const RowKind& kind : row_kinds)
+      if (options.statistics && !(kind.of_positions && part.part == Part::cross))
+        tell(kind.name, kind.unit, kind.values, 0, 1);
+    const auto lists = static_cast<std::int64_t>(asked[which].regions.size());
+    for (std::int64_t list = 0; list < lists; ++list)
+      tell("on " + asked[which].regions[static_cast<std::size_t>(list)]->name, "", &StatisticsResult::list_mass, list,
+           lists);
+    if (options.top_keys > 0)
+      attention.largest = largest_of(run, part, asked[which], attention.layers, heads, queries, keys, options);
     if (options.matrices && options.exact > 0 && options.target)
       exact.values = exact_of_groups(effects, report.edges, part, queries, keys);
     for (HeadEdges& head : effects.heads) {

@@ -259,6 +259,110 @@ TEST_F(See, InspectReadsManyTextsAndOneStackModels) {
   EXPECT_LT(poem.at("target_value").get<double>(), 0);
 }
 
+TEST_F(See, ListsAreOneArgument) {
+  const auto layers = [&](const std::string& options) {
+    return Json::parse(must("inspect " + options + " --attention cross --json").out)
+        .at("attentions")
+        .at(0)
+        .at("layers");
+  };
+  EXPECT_EQ(layers("--layers 1,3 " + source), Json({1, 3}));
+  EXPECT_EQ(layers("--layers=3 --layers 1 " + source), Json({1, 3}));
+  const Result number = attend("inspect --attention cross --json --threads 1 --layers 1 -- 2");
+  EXPECT_EQ(Json::parse(number.out).at("texts").at(0).at("tokens").at(1).at("text"), "2") << number.err;
+  // What stands apart would be read as a text.
+  refused("inspect --layers 1 2 " + source, {"'2' stands apart", "write --layers 1,2;", "Run `attend inspect --help`"});
+  refused("inspect --layers=1 2 3 " + source, {"'2' stands apart", "write --layers 1,2,3;"});
+  refused("inspect --layers -1 -2 " + source, {"'-2' stands apart", "write --layers -1,-2;"});
+  refused("inspect --attention encoder cross " + source, {"'cross' stands apart", "write --attention encoder,cross;"});
+  refused("inspect --attribution rollout value-zeroing " + source, {"write --attribution rollout,value-zeroing;"});
+  refused("translate --heads 0 1 " + write("a.zh", source), {"write --heads 0,1;", "attend translate --help"});
+  refused("align --layers 0 1 a b", {"write --layers 0,1;"});
+  refused("bench statistics --rows 8 16", {"write --rows 8,16;", "attend bench statistics --help"});
+  for (const char* command : {"inspect", "align", "translate"})
+    EXPECT_TRUE(
+        std::regex_search(must(command + std::string(" --help")).out, std::regex("attend .*--layers 1,2 --heads 0,3")))
+        << command;
+}
+
+TEST_F(See, InspectTellsWhatRowsSay) {
+  const std::string asked = "inspect " + source +
+                            " --layers 1,2 --heads 3 --top-k 3 --span object=source:3 --span edges=0,-2: "
+                            "--span special --statistics ";
+  const Result printed = must(asked);
+  const std::vector<std::string> lines = lines_of(printed.out);
+  const auto heading = std::find(lines.begin(), lines.end(), "cross, layer 2, head 3");
+  ASSERT_LT(heading + 7, lines.end()) << printed.out;
+  EXPECT_TRUE(std::regex_match(*(heading + 1),
+                               std::regex("  query +entropy +on first +on object +on edges +on special +largest keys")))
+      << *(heading + 1);
+  must(asked + "-o " + quoted("a.json") + " -o " + quoted("a.rows.csv") + " -o " + quoted("a.top.csv") + " -o " +
+       quoted("a.npz"));
+  const Json json = Json::parse(contents(path("a.json")));
+  const Json& cross = json.at("attentions").at(2);
+  const Json &weights = cross.at("measures").at(0).at("values"), &largest = cross.at("largest");
+  EXPECT_EQ(largest.at("count"), 3);
+  std::map<std::string, const Json*> statistics;
+  for (const Json& statistic : cross.at("statistics")) statistics[statistic.at("name")] = &statistic.at("values");
+  ASSERT_TRUE(statistics.contains("on object") && statistics.contains("on edges") && statistics.contains("on special"));
+  const auto csv = parse_csv(contents(path("a.top.csv")));
+  EXPECT_EQ(csv.at(0), (std::vector<std::string>{"attention", "layer", "head", "query", "query_token", "rank", "key",
+                                                 "key_token", "weight"}));
+  std::map<std::string, std::vector<std::string>> records;
+  for (const auto& record : csv) records[record[0] + '.' + record[1] + '.' + record[3] + '.' + record[5]] = record;
+  const std::map<std::string, Array> npz = parse_npz(contents(path("a.npz")));
+  EXPECT_EQ(npz.at("cross/largest_weights.npy").shape, (std::vector<std::int64_t>{2, 1, 6, 3}));
+  EXPECT_EQ(npz.at("cross/largest_keys.npy").type, "<i4");
+  for (std::size_t layer = 0; layer < 2; ++layer)
+    for (std::size_t query = 0; query < 6; ++query) {
+      const Json& row = weights.at(layer).at(0).at(query);
+      const auto weight = [&](std::size_t key) { return row.at(key).get<double>(); };
+      const auto told = [&](const char* name) { return statistics[name]->at(layer).at(0).at(query).get<double>(); };
+      EXPECT_NEAR(told("on object"), weight(3), 1e-5);
+      EXPECT_NEAR(told("on edges"), weight(0) + weight(4) + weight(5), 1e-5);
+      EXPECT_NEAR(told("on special"), weight(0) + weight(5), 1e-5) << "the tag and the end";
+      std::vector<double> sorted = row.get<std::vector<double>>();
+      std::sort(sorted.rbegin(), sorted.rend());
+      for (std::size_t rank = 0; rank < 3; ++rank) {
+        const auto key = largest.at("keys").at(layer).at(0).at(query).at(rank).get<std::size_t>();
+        const Json& found = largest.at("weights").at(layer).at(0).at(query).at(rank);
+        EXPECT_NEAR(found.get<double>(), sorted[rank], 1e-6);
+        EXPECT_NEAR(weight(key), sorted[rank], 1e-6);
+        const auto& record = records.at("cross." + std::to_string(layer + 1) + '.' + std::to_string(query) + '.' +
+                                        std::to_string(rank + 1));
+        EXPECT_EQ(record[6], std::to_string(key));
+        EXPECT_EQ(record[7], source_words[key]);
+        EXPECT_EQ(std::stof(record[8]), found.get<float>());
+        EXPECT_EQ(npz.at("cross/largest_weights.npy").floats[(layer * 6 + query) * 3 + rank], found.get<float>());
+      }
+      if (layer == 1) {  // the terminal shows the same
+        char text[32];
+        std::snprintf(text, sizeof(text), " %.3f", sorted[0]);
+        const std::string& line = *(heading + 2 + static_cast<std::ptrdiff_t>(query));
+        EXPECT_NE(line.find("   " + source_words[largest["keys"][layer][0][query][0].get<std::size_t>()] + text),
+                  std::string::npos)
+            << line;
+      }
+    }
+  EXPECT_NE(contents(path("a.rows.csv")).find(",on object,on edges,on special\r\n"), std::string::npos);
+  const Json alone = Json::parse(must(asked + "--no-matrices --json").out);
+  EXPECT_EQ(alone.at("attentions").at(2).at("largest"), largest);
+}
+
+TEST_F(See, InspectNamesWhatSpansAre) {
+  const std::string asked = "inspect " + source;
+  refused(asked + " --top-k 33", {"--top-k", "1 to 32"});
+  refused(asked + " --top-k 0", {"--top-k"});
+  refused(asked + " --span 3:7", {"\"3:7\" names no keys", "NAME=3:7"});
+  refused(asked + " --span a=", {"is no number of a key"});
+  refused(asked + " --span a=1:x", {"\"x\" of \"a=1:x\""});
+  refused(asked + " --span a=9", {"no text has all of its keys", "source has keys 0 to 5"});
+  refused(asked + " --span a=sauce:1", {"\"sauce\"", "source has keys"});
+  refused(asked + " --span first=1", {"region \"first\"", "take another name"});
+  refused(asked + " -o " + quoted("a.top.csv"), {".top.csv", "add --top-k"});
+  EXPECT_FALSE(fs::exists(path("a.top.csv")));
+}
+
 TEST_F(See, InspectNamesWhatExists) {
   refused("inspect " + source + " --layers 9", {"no layer 9", "0 to 3"});
   refused("inspect " + source + " --heads 7", {"no head 7", "0 to 3"});
@@ -421,6 +525,23 @@ TEST_F(See, HeadsRanksEveryBehaviourAndWritesFiles) {
   EXPECT_EQ(csv.size(), 49u);
   EXPECT_EQ(csv.at(0).at(0), "head");
   EXPECT_EQ(csv.at(1).at(0), json["heads"][0].at("head"));
+  // Nearest to a wanted offset first.
+  const std::vector<std::string> near = lines_of(must(few + " --offset -1 --most 3").out);
+  ASSERT_EQ(near.size(), 6u);
+  EXPECT_TRUE(std::regex_match(near[2], std::regex("offset +mean signed distance, nearest to -1 first"))) << near[2];
+  double off = 0;
+  for (std::size_t i = 3; i < 6; ++i) {
+    const double distance = std::fabs(std::stod(near[i].substr(near[i].rfind(' '))) + 1);
+    EXPECT_GE(distance, off - 1e-9);
+    off = distance;
+  }
+  std::vector<double> all_offs;
+  for (const Json& head : json["heads"])
+    if (!head.at("offset").is_null()) all_offs.push_back(std::fabs(head["offset"].get<double>() + 1));
+  std::sort(all_offs.begin(), all_offs.end());
+  EXPECT_NEAR(off, all_offs.at(2), 1e-3);
+  refused(few + " --offset x", {"'x' is no number"});
+  refused(few + " --offset -1 --behaviour induction", {"--offset", "--behaviour"});
   // What a run is compared with itself: no score rose.
   const Json change = Json::parse(must(few + " --json --compare " + quoted("heads.json")).out);
   for (const Json& head : change.at("heads"))

@@ -8,6 +8,7 @@
 
 #include "attend/error.h"
 #include "attend/importance.h"
+#include "attend/ranks.h"
 
 namespace attend {
 namespace {

@@ -164,6 +164,11 @@ std::string npz_of(const Inspection& inspection) {
       add(attention.name, join("row_", statistic.name), npy_of(statistic.values, std::array{layers, heads, queries}));
     for (const HeadMetric& metric : attention.metrics)
       add(attention.name, join("head_", metric.name), npy_of(metric.values, std::array{layers, heads}));
+    if (const LargestKeys& largest = attention.largest; largest.count > 0) {
+      const std::array shape{layers, heads, queries, largest.count};
+      add(attention.name, "largest_keys", npy_of(largest.keys, shape));
+      add(attention.name, "largest_weights", npy_of(largest.weights, shape));
+    }
   }
   for (const TokenAttribution& attribution : inspection.attributions) {
     for (std::size_t text = 0; text < attribution.values.size(); ++text)

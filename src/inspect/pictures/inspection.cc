@@ -66,7 +66,7 @@ const RowStatistic& statistic_named(const ShownAttention& attention, const std::
   return part_named(attention.statistics, name, join("picture of ", attention.name), "row statistic");
 }
 
-Matrix matrix_at(const Inspection& inspection, const Place& place, const std::string& measure) {
+Matrix matrix_at(const Inspection& inspection, const MatrixPlace& place, const std::string& measure) {
   Matrix matrix;
   matrix.attention = &attention_named(inspection, place.attention);
   matrix.measure = &measure_named(*matrix.attention, measure);
@@ -178,6 +178,17 @@ void check(const Inspection& inspection) {
     check_parts(attention.measures, heads * queries * keys, where, "measure", "layers x heads x queries x keys");
     check_parts(attention.statistics, heads * queries, where, "row statistic", "layers x heads x queries");
     check_parts(attention.metrics, heads, where, "metric", "layers x heads");
+    const LargestKeys& largest = attention.largest;
+    const std::size_t listed = heads * queries * static_cast<std::size_t>(std::max<std::int64_t>(0, largest.count));
+    if (largest.keys.size() != listed || largest.weights.size() != listed)
+      throw Error(ErrorKind::shape, where,
+                  join("its largest keys are ", largest.keys.size(), " and their weights ", largest.weights.size(),
+                       "; layers x heads x queries x ", largest.count, " are ", listed),
+                  "give one key and one weight for each, key -1 where there is none");
+    for (const std::int32_t key : largest.keys)
+      if (key < -1 || key >= static_cast<std::int64_t>(keys))
+        throw Error(ErrorKind::argument, where, join("among its largest keys is ", key, " of ", keys),
+                    "count keys from 0");
   }
 }
 

@@ -36,7 +36,7 @@ const ShownAttention& attention_named(const Inspection& inspection, const std::s
 const Measure& measure_named(const ShownAttention& attention, const std::string& name);
 const HeadMetric& metric_named(const ShownAttention& attention, const std::string& name);
 const RowStatistic& statistic_named(const ShownAttention& attention, const std::string& name);
-Matrix matrix_at(const Inspection& inspection, const Place& place, const std::string& measure);
+Matrix matrix_at(const Inspection& inspection, const MatrixPlace& place, const std::string& measure);
 
 // "weight (logit)" or "weight" in the reader's language.
 std::string with_unit(const std::string& name, const std::string& unit, PictureLanguage language);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "attend/error.h"
-#include "attend/importance.h"
+#include "attend/ranks.h"
 #include "inspect/pictures/text.h"
 
 namespace attend::pictures {
@@ -309,7 +309,7 @@ std::string description(const Inspection& inspection, const ShownAttention& atte
 
 }  // namespace
 
-std::string heat_map_svg(const Inspection& inspection, const Place& place, const std::string& measure,
+std::string heat_map_svg(const Inspection& inspection, const MatrixPlace& place, const std::string& measure,
                          const PictureOptions& options) {
   check(inspection);
   const Matrix matrix = matrix_at(inspection, place, measure);
@@ -369,8 +369,8 @@ std::string heat_map_svg(const Inspection& inspection, const Place& place, const
                     description(inspection, *matrix.attention, language));
 }
 
-std::string measures_svg(const Inspection& inspection, const Place& place, const std::vector<std::string>& measures,
-                         const PictureOptions& options) {
+std::string measures_svg(const Inspection& inspection, const MatrixPlace& place,
+                         const std::vector<std::string>& measures, const PictureOptions& options) {
   check(inspection);
   if (measures.empty() || measures.size() > 4)
     throw Error(ErrorKind::argument, "picture of measures",

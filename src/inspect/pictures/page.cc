@@ -114,9 +114,15 @@ std::string html_of(const Inspection& inspection, PictureLanguage language) {
     if (attention.measures.empty())
       throw Error(ErrorKind::argument, "HTML page", join(attention.name, " holds no measure"),
                   "give its weights, or leave it out");
-    for (const Measure& measure : attention.measures)
-      bytes += static_cast<double>(measure.values.size()) * sizeof(float) * 4 / 3;
+    const auto add = [&](std::size_t count, std::size_t size) { bytes += static_cast<double>(count * size) * 4 / 3; };
+    for (const Measure& measure : attention.measures) add(measure.values.size(), sizeof(float));
+    for (const RowStatistic& statistic : attention.statistics) add(statistic.values.size(), sizeof(float));
+    for (const HeadMetric& metric : attention.metrics) add(metric.values.size(), sizeof(float));
+    add(attention.masked.size(), 1);
   }
+  constexpr std::size_t token_fields = 45;  // {"text":"","special":false,"blank_before":false}
+  for (const ShownText& text : inspection.texts)
+    for (const ShownToken& token : text.tokens) bytes += static_cast<double>(token.text.size() + token_fields);
   if (inspection.attentions.empty())
     throw Error(ErrorKind::argument, "HTML page", "the inspection holds no attention", "give at least one");
   if (bytes > most_bytes)

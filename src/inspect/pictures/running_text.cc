@@ -76,8 +76,8 @@ void draw_plain(Svg& svg, const ShownToken& token, double x, double y, double wi
 
 }  // namespace
 
-std::string text_svg(const Inspection& inspection, const Place& place, const std::string& measure, std::int64_t query,
-                     const PictureOptions& options) {
+std::string text_svg(const Inspection& inspection, const MatrixPlace& place, const std::string& measure,
+                     std::int64_t query, const PictureOptions& options) {
   check(inspection);
   const Matrix matrix = matrix_at(inspection, place, measure);
   if (query < 0 || query >= static_cast<std::int64_t>(matrix.rows()))

@@ -1,5 +1,6 @@
 // CSV and JSON.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -169,6 +170,28 @@ std::string csv_of_rows(const Inspection& inspection) {
   return out;
 }
 
+std::string csv_of_largest(const Inspection& inspection) {
+  check(inspection);
+  std::string out = "attention,layer,head,query,query_token,rank,key,key_token,weight\r\n";
+  for (const ShownAttention& attention : inspection.attentions) {
+    const auto& queries = inspection.texts[attention.query_text].tokens;
+    const auto& keys = inspection.texts[attention.key_text].tokens;
+    const auto count = static_cast<std::size_t>(attention.largest.count);
+    std::size_t at = 0;
+    for (std::size_t layer = 0; layer < attention.layers.size(); ++layer)
+      for (std::size_t head = 0; head < attention.heads.size(); ++head)
+        for (std::size_t q = 0; q < queries.size(); ++q)
+          for (std::size_t rank = 0; rank < count; ++rank, ++at) {
+            const std::int32_t key = attention.largest.keys[at];
+            if (key < 0) continue;
+            out += join(head_fields(attention, layer, head), ",", q, ",", in_quotes(queries[q].text), ",", rank + 1,
+                        ",", key, ",", in_quotes(keys[static_cast<std::size_t>(key)].text), ",",
+                        number(attention.largest.weights[at]), "\r\n");
+          }
+  }
+  return out;
+}
+
 std::string csv_of_heads(const Inspection& inspection) {
   check(inspection);
   const std::vector<std::string> names = names_of(inspection, &ShownAttention::metrics);
@@ -228,6 +251,18 @@ std::string json_of(const Inspection& inspection) {
       return join("{\"name\":", json_string(metric.name), ",\"unit\":", json_string(metric.unit),
                   ",\n\"values\":", values_json(metric.values, {layers, heads}), "}");
     }));
+    const LargestKeys& largest = attention.largest;
+    const std::array shape{layers, heads, queries, static_cast<std::size_t>(std::max<std::int64_t>(0, largest.count))};
+    const auto where_read = [&](const auto& text) {
+      return nested(shape, 0, [&](std::size_t i) { return largest.keys[i] < 0 ? std::string("null") : text(i); });
+    };
+    out += ",\n\"largest\":";
+    out +=
+        largest.count == 0
+            ? "null"
+            : join("{\"count\":", largest.count,
+                   ",\n\"keys\":", where_read([&](std::size_t i) { return std::to_string(largest.keys[i]); }),
+                   ",\n\"weights\":", where_read([&](std::size_t i) { return json_float(largest.weights[i]); }), "}");
     return out + "}";
   };
   std::string out = "{\"format\":\"attend inspection\",\"version\":1,\n";

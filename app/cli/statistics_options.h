@@ -1,0 +1,27 @@
+// What rows tell, asked of `attend inspect`: --statistics, --top-k and --span.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "attend/inspect.h"
+#include "command_line.h"
+#include "input_output.h"
+
+namespace attend::cli {
+
+struct StatisticsFlags {
+  bool statistics = false;
+  int top = 0;
+  std::vector<std::string> spans;  // "verb=3:5", "names=source:0,3:7", "special", "last"
+
+  void add_to(Command& command);
+  bool any() const { return statistics || top > 0 || !spans.empty(); }
+  // Into the options of an inspection. Error(argument): a span that is none.
+  void choose(InspectOptions& options) const;
+};
+
+// A table for every layer and head: statistics and largest keys of its rows, keys wrapped to so many columns.
+void print_statistics(Output& out, const Inspection& inspection, int columns);
+
+}  // namespace attend::cli
