@@ -8,6 +8,7 @@
 #include "attend/attribution.h"
 #include "attend/error.h"
 #include "core/random.h"
+#include "inspect_helpers.h"
 #include "reference/importance_reference.h"
 #include "reference/random_models.h"
 
@@ -168,15 +169,6 @@ Matrix unit(std::size_t size) {
   return x;
 }
 
-void expect_matrix(const Tensor& found, const Matrix& expected, const std::string& what) {
-  ASSERT_TRUE(found.defined()) << what;
-  ASSERT_EQ(found.rows(), static_cast<std::int64_t>(expected.size())) << what;
-  for (std::int64_t i = 0; i < found.rows(); ++i)
-    for (std::int64_t j = 0; j < found.width(); ++j)
-      ASSERT_NEAR(found.at(i, j), expected[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)], 2e-5)
-          << what << ' ' << i << ' ' << j;
-}
-
 TEST_P(Attribution, RolloutMultipliesTheMeansOfTheTextbook) {
   Textbook textbook(model, input, logit_of(1));
   const Seen seen = look(textbook);
@@ -205,9 +197,9 @@ TEST_P(Attribution, RolloutMultipliesTheMeansOfTheTextbook) {
     encoder = unit(n);
     for (int layer = 0; layer < 2; ++layer) {
       encoder = multiplied(mixed(unit(n), residual, mean_of(StackKind::encoder, layer, Part::self, n, n)), encoder);
-      expect_matrix(layers.encoder[static_cast<std::size_t>(layer)], encoder, "encoder after a layer");
+      expect_close(layers.encoder[static_cast<std::size_t>(layer)], encoder, 2e-5, "encoder after a layer");
     }
-    expect_matrix(found.encoder, encoder, "encoder");
+    expect_close(found.encoder, encoder, 2e-5, "encoder");
   } else {
     EXPECT_FALSE(found.encoder.defined());
   }
@@ -221,13 +213,13 @@ TEST_P(Attribution, RolloutMultipliesTheMeansOfTheTextbook) {
       cross = multiplied(step, cross);
       cross = mixed(cross, residual, multiplied(mean_of(StackKind::decoder, layer, Part::cross, m, n), encoder));
       decoder = mixed(decoder, residual, Matrix(m, std::vector<double>(m, 0.0)));
-      expect_matrix(layers.cross[static_cast<std::size_t>(layer)], cross, "cross after a layer");
+      expect_close(layers.cross[static_cast<std::size_t>(layer)], cross, 2e-5, "cross after a layer");
     }
-    expect_matrix(layers.decoder[static_cast<std::size_t>(layer)], decoder, "decoder after a layer");
+    expect_close(layers.decoder[static_cast<std::size_t>(layer)], decoder, 2e-5, "decoder after a layer");
   }
-  expect_matrix(found.decoder, decoder, "decoder");
+  expect_close(found.decoder, decoder, 2e-5, "decoder");
   if (!model.config().encoder) return;
-  expect_matrix(found.cross, cross, "cross");
+  expect_close(found.cross, cross, 2e-5, "cross");
   for (std::int64_t i = 0; i < found.decoder.rows(); ++i) {
     double sum = 0;
     for (const Tensor* part : {&found.decoder, &found.cross})
@@ -295,38 +287,29 @@ TEST(AttributionOfFeatures, SumsToTheDifference) {
   EXPECT_GT(std::fabs(found.target - found.baseline), 0.05);
 }
 
-void expect_error(const std::function<void()>& action, const std::string& part) {
-  try {
-    action();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-  }
-}
-
 TEST(AttributionRefuses, WhatHasNoMeaning) {
   const Model model(all_families()[3].config, 3);
   ModelInput input;
   input.ids = {1, 2, 3};
-  expect_error([&] { attention_rollout(model, input, 1.5); }, "residual is 1.5");
+  expect_error([&] { attention_rollout(model, input, 1.5); }, {"residual is 1.5"});
   IntegratedGradientsOptions options;
   options.steps = 0;
-  expect_error([&] { integrated_gradients(model, input, logit_of(1), options); }, "steps are 0");
+  expect_error([&] { integrated_gradients(model, input, logit_of(1), options); }, {"steps are 0"});
   options = {};
   options.baseline_token = -2;
-  expect_error([&] { integrated_gradients(model, input, logit_of(1), options); }, "token is -2");
+  expect_error([&] { integrated_gradients(model, input, logit_of(1), options); }, {"token is -2"});
   options.baseline_token = 19;
-  expect_error([&] { integrated_gradients(model, input, logit_of(1), options); }, "token id 19");
+  expect_error([&] { integrated_gradients(model, input, logit_of(1), options); }, {"token id 19"});
   options = {};
   options.baseline = ModelInput{};
   options.baseline->ids = {1, 2};
-  expect_error([&] { integrated_gradients(model, input, logit_of(1), options); }, "the baseline has 0 and 2 tokens");
+  expect_error([&] { integrated_gradients(model, input, logit_of(1), options); }, {"the baseline has 0 and 2 tokens"});
   expect_error(
       [&] {
         value_zeroing(model, input, {{StackKind::decoder, 0, Part::self, 2}});
       },
-      "decoder.0.self.2 is one head");
-  expect_error([&] { input_gradients(model, {}, logit_of(1)); }, "no ids");
+      {"decoder.0.self.2 is one head"});
+  expect_error([&] { input_gradients(model, {}, logit_of(1)); }, {"no ids"});
 }
 
 }  // namespace

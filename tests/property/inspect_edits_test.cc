@@ -9,6 +9,7 @@
 #include "attend/edits.h"
 #include "attend/error.h"
 #include "attend/threads.h"
+#include "inspect_helpers.h"
 #include "reference/edits_reference.h"
 #include "reference/random_edits.h"
 #include "reference/random_models.h"
@@ -19,18 +20,6 @@ namespace {
 using reference::EditedTextbook;
 using reference::Matrix;
 using reference::NamedConfig;
-
-void expect_close(const Tensor& found, const Matrix& expected, double tolerance, const std::string& what) {
-  ASSERT_EQ(found.rows(), static_cast<std::int64_t>(expected.size())) << what;
-  double largest = 1;
-  for (const auto& row : expected)
-    for (const double value : row) largest = std::max(largest, std::fabs(value));
-  for (std::int64_t row = 0; row < found.rows(); ++row)
-    for (std::int64_t column = 0; column < found.width(); ++column)
-      ASSERT_NEAR(found.at(row, column), expected[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)],
-                  tolerance * largest)
-          << what << ", row " << row << " column " << column;
-}
 
 void expect_near(const Tensor& a, const Tensor& b, double tolerance, const std::string& what) {
   ASSERT_EQ(a.shape(), b.shape()) << what;

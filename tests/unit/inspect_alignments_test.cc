@@ -13,21 +13,11 @@
 #include "attend/corpus.h"
 #include "attend/error.h"
 #include "core/random.h"
+#include "inspect_helpers.h"
 #include "reference/planted_models.h"
 
 namespace attend {
 namespace {
-
-std::string message_of(const std::function<void()>& action, ErrorKind kind) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
 
 // ---- Pharaoh --------------------------------------------------------------------------------------------------------
 
@@ -234,6 +224,7 @@ struct Copier {
 TEST(AlignWords, FindsTheDiagonalThroughThePlantedHead) {
   const Copier copier;
   WordAlignOptions options;
+  options.link.rule = LinkRule::largest;
   options.attention.chosen = options.backward_attention.chosen = {{0, copier.planted.diagonal.head}};
   const std::vector<WordPair> pairs{
       {"abcd", "abcd", "a b c d", "a b c d"}, {"hgfe", "hgfe", "hg fe", "h gf e"}, {"a", "a", "", ""}};

@@ -4,32 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "attend/attribution.h"
 #include "attend/error.h"
 #include "attend/inspect.h"
+#include "inspect_helpers.h"
 
 namespace attend {
 namespace {
-
-const ModelFolder& translator() {
-  static const ModelFolder folder =
-      load_model_folder(std::filesystem::path(ATTEND_SOURCE_DIR) / "weights/tatoeba-zh-en");
-  return folder;
-}
-const ModelFolder& poet() {
-  static const ModelFolder folder =
-      load_model_folder(std::filesystem::path(ATTEND_SOURCE_DIR) / "weights/tang-quatrains");
-  return folder;
-}
-
-Subject pair(const std::string& source = "我喜欢学习中文。", const std::string& target = "I like learning Chinese.") {
-  SubjectTexts texts;
-  texts.source = source;
-  texts.target = target;
-  return read_subject(translator(), texts);
-}
 
 std::int32_t chinese() {
   return token_named(*translator().target,

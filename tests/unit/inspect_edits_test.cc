@@ -9,27 +9,13 @@
 #include "attend/error.h"
 #include "attend/translate.h"
 #include "core/random.h"
+#include "inspect_helpers.h"
 #include "reference/random_models.h"
 
 namespace attend {
 namespace {
 
 using K = EditKind;
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
-void expect_message(const std::function<void()>& action, const std::vector<std::string>& parts) {
-  const std::string message = message_of(action);
-  for (const std::string& part : parts)
-    EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' is not in: " << message;
-}
 
 TransformerConfig translator_config() {
   TransformerConfig config = reference::small_config();
@@ -52,21 +38,21 @@ Edits list_of(std::initializer_list<Edit> edits) {
 TEST(Edits, KindsHaveNames) {
   for (int i = 0; i <= static_cast<int>(K::freeze); ++i)
     EXPECT_EQ(edit_kind_named(name_of(static_cast<K>(i))), static_cast<K>(i));
-  expect_message([] { edit_kind_named("forbidd"); },
-                 {"no kind 'forbidd'", "did you mean 'forbid'?", "zero, mean, patch"});
-  expect_message([] { edit_kind_named(std::string(1000, 'x')); }, {"The kinds are"});
+  expect_error([] { edit_kind_named("forbidd"); },
+               {"no kind 'forbidd'", "did you mean 'forbid'?", "zero, mean, patch"});
+  expect_error([] { edit_kind_named(std::string(1000, 'x')); }, {"The kinds are"});
 }
 
 TEST(Edits, AreAListWithNamesOfTheirOwn) {
   Edits edits;
-  expect_message([&] { edits.undo(); }, {"nothing to undo"});
-  expect_message([&] { edits.remove("x"); }, {"no edit 'x'", "none at all"});
+  expect_error([&] { edits.undo(); }, {"nothing to undo"});
+  expect_error([&] { edits.remove("x"); }, {"no edit 'x'", "none at all"});
   edits.add({.name = "one", .kind = K::zero, .at = "decoder.0.output"});
   edits.add({.name = "two", .kind = K::cut, .at = "decoder.0.self", .heads = {1}});
   edits.add({.name = "three", .kind = K::forbid, .at = "decoder.0.self", .keys = {{1}}});
-  expect_message([&] { edits.add({.name = "two", .kind = K::cut, .at = "decoder.1"}); },
-                 {"edit 'two'", "of this name already"});
-  expect_message([&] { edits.remove("thre"); }, {"no edit 'thre'", "did you mean 'three'?"});
+  expect_error([&] { edits.add({.name = "two", .kind = K::cut, .at = "decoder.1"}); },
+               {"edit 'two'", "of this name already"});
+  expect_error([&] { edits.remove("thre"); }, {"no edit 'thre'", "did you mean 'three'?"});
   EXPECT_EQ(edits.edit("two").heads, std::vector<std::int64_t>{1});
   EXPECT_TRUE(edits.has_positions());
   edits.remove("two");
@@ -80,7 +66,7 @@ TEST(Edits, AreAListWithNamesOfTheirOwn) {
 TEST(Edits, RefuseFieldsAndValuesTheirKindDoesNotHave) {
   const auto refuse = [](Edit edit, const std::vector<std::string>& parts) {
     Edits edits;
-    expect_message([&] { edits.add(edit); }, parts);
+    expect_error([&] { edits.add(edit); }, parts);
     EXPECT_TRUE(edits.empty());
   };
   refuse({.name = "", .at = "decoder.0.output"}, {"the name has 0 bytes"});
@@ -126,6 +112,7 @@ TEST(Edits, RefuseFieldsAndValuesTheirKindDoesNotHave) {
          {"without open ends"});
   refuse({.name = "a", .at = "decoder.0.output", .items = {-1}}, {"items holds -1"});
   refuse({.name = "a", .at = "decoder.0.self.query", .heads = {2, 2}}, {"heads names 2 twice"});
+  refuse({.name = "a", .at = "decoder.0.self.query", .heads = {2, -1}}, {"heads holds -1", "none count from the end"});
   refuse({.name = "a", .at = "decoder.0.output", .positions = {{-2}}}, {"range from -2"});
   refuse({.name = "a", .at = "decoder.0.output", .positions = {{5, 5}}}, {"range from 5 to 5", "exclusively"});
   refuse({.name = "a", .at = "decoder.0.output", .positions = {{1, 4}, {3, PositionRange::open_end}}},
@@ -136,7 +123,7 @@ TEST(Edits, NameWhatTheModelHasWhenAPlaceDoesNotExist) {
   const Model model(translator_config(), 3);
   const auto refuse = [&](const Edit& edit, const std::vector<std::string>& parts) {
     const Edits edits = list_of({edit});
-    expect_message([&] { edits.check(model); }, parts);
+    expect_error([&] { edits.check(model); }, parts);
   };
   refuse({.name = "a", .kind = K::zero, .at = "decoder.7.output"},
          {"edit 'a'", "no site of rows 'decoder.7.output'", "decoder.0.output",
@@ -278,8 +265,8 @@ TEST(Edits, ContradictionsAreNamedInPairs) {
                               {.name = "b", .kind = K::patch, .at = "encoder.0.self.value", .texts = {text}},
                               with(set, [](Edit& e) { e.name = "s"; }),
                               with(forbid, [](Edit& e) { e.name = "f"; })});
-  expect_message([&] { many.check(model); }, {"'a' (zero) and 'b' (patch) at encoder.0.self.value",
-                                              "'s' (set) and 'f' (forbid) at decoder.1.self.scores"});
+  expect_error([&] { many.check(model); }, {"'a' (zero) and 'b' (patch) at encoder.0.self.value",
+                                            "'s' (set) and 'f' (forbid) at decoder.1.self.scores"});
 }
 
 TEST(Edits, PositionsKeysAndItemsMustExistInTheText) {
@@ -287,7 +274,7 @@ TEST(Edits, PositionsKeysAndItemsMustExistInTheText) {
   const EditInput input = translator_input();
   const auto refuse = [&](const Edit& edit, const std::vector<std::string>& parts) {
     const Edits edits = list_of({edit});
-    expect_message([&] { run_edited(model, edits, input); }, parts);
+    expect_error([&] { run_edited(model, edits, input); }, parts);
   };
   refuse({.name = "a", .at = "decoder.0.output", .positions = {{7}}},
          {"edit 'a'", "position 7 is beyond the text", "0 to 6"});
@@ -337,10 +324,10 @@ TEST(Edits, ReachFeaturesClassTokensAndClasses) {
   EXPECT_EQ(recorder.value(weights, 1).at(0, 4), 1);
   for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(run.base.at(0, i), run.edited.at(0, i));
   EXPECT_NE(run.base.at(1, 0), run.edited.at(1, 0));
-  expect_message(
+  expect_error(
       [&] { run_edited(model, list_of({{.name = "a", .at = "encoder.0.output", .positions = {{5}}}}), input); },
       {"position 5", "0 to 4"});
-  expect_message(
+  expect_error(
       [&] {
         run_edited(model,
                    list_of({{.name = "a", .kind = K::mean, .at = "encoder.0.output", .texts = {{{1}, {}, {}, {}}}}}),
@@ -348,7 +335,7 @@ TEST(Edits, ReachFeaturesClassTokensAndClasses) {
       },
       {"edit 'a'", "reads features"});
   EXPECT_NE(text_fingerprint(input), text_fingerprint({{}, {}, input.features, {0, 4, 7}}));
-  expect_message([&] { run_edited(model, {}, {input.source, input.target}); }, {"reads features and none are given"});
+  expect_error([&] { run_edited(model, {}, {input.source, input.target}); }, {"reads features and none are given"});
 }
 
 TEST(Edits, WhatTouchesNothingSaysSo) {
@@ -358,7 +345,7 @@ TEST(Edits, WhatTouchesNothingSaysSo) {
       list_of({{.name = "future", .kind = K::forbid, .at = "decoder.0.self", .positions = {{1}}, .keys = {{2, 4}}},
                {.name = "near", .kind = K::window, .at = "decoder.*.self", .size = 7},
                {.name = "real", .kind = K::cut, .at = "decoder.0.self", .heads = {0}}});
-  expect_message([&] { run_edited(model, edits, input); }, {"'future', 'near' touched nothing each", "the mask hides"});
+  expect_error([&] { run_edited(model, edits, input); }, {"'future', 'near' touched nothing each", "the mask hides"});
   EditRunOptions options;
   options.allow_untouched = true;
   const EditedRun run = run_edited(model, edits, input, options);
@@ -384,12 +371,12 @@ TEST(Edits, LocksThatCannotBeKeptAreRefusedByName) {
   const Edits over = list_of(
       {{.name = "first", .kind = K::lock, .at = "decoder.1.self", .positions = {{3}}, .keys = {{1}}, .value = 0.75f},
        {.name = "second", .kind = K::lock, .at = "decoder.1.self", .positions = {{3}}, .keys = {{2}}, .value = 0.5f}});
-  expect_message([&] { run_edited(model, over, input); }, {"decoder.1.self", "item 0 head 0 query position 3",
-                                                           "sum to 1.25, more than 1", "locked by 'first', 'second'"});
+  expect_error([&] { run_edited(model, over, input); }, {"decoder.1.self", "item 0 head 0 query position 3",
+                                                         "sum to 1.25, more than 1", "locked by 'first', 'second'"});
   const Edits alone =
       list_of({{.name = "alone", .kind = K::lock, .at = "decoder.1.self", .keys = {{0}}, .value = 0.5f}});
-  expect_message([&] { run_edited(model, alone, input); },
-                 {"query position 0", "no other key to share the rest with", "'alone'", "leave this query out"});
+  expect_error([&] { run_edited(model, alone, input); },
+               {"query position 0", "no other key to share the rest with", "'alone'", "leave this query out"});
 }
 
 TEST(Edits, SourcesThatDoNotFitAreRefused) {
@@ -397,7 +384,7 @@ TEST(Edits, SourcesThatDoNotFitAreRefused) {
   const EditInput input = translator_input();
   const auto refuse = [&](const Edit& edit, const std::vector<std::string>& parts) {
     const Edits edits = list_of({edit});
-    expect_message(
+    expect_error(
         [&] {
           run_edited(model, edits, input, {}, [&](const std::string&) {
             TransformerConfig config = translator_config();
@@ -425,15 +412,15 @@ TEST(Edits, SourcesThatDoNotFitAreRefused) {
   RunOptions options;
   options.probe = &without;
   const States memory = model.encode(input.source);
-  expect_message([&] { model.decode(input.target, &memory, options); },
-                 {"edit 'f'", "no values for decoder.0.self.deviation of item 0", "edit_sources()"});
+  expect_error([&] { model.decode(input.target, &memory, options); },
+               {"edit 'f'", "no values for decoder.0.self.deviation of item 0", "edit_sources()"});
   EditInput longer = input;
   longer.target = reference::random_tokens({6, 7}, 23, 2);
   EditProbe of_other_text(model, freeze, edit_sources(model, freeze, input));
   options.probe = &of_other_text;
-  expect_message([&] { model.decode(longer.target, &memory, options); }, {"position 4", "positions 0 to 3"});
-  expect_message([&] { run_edited(model, {}, {input.source, {}}); }, {"the target has 0 items"});
-  expect_message([&] { run_edited(model, {}, {{}, input.target}); }, {"the source has 0 items"});
+  expect_error([&] { model.decode(longer.target, &memory, options); }, {"position 4", "positions 0 to 3"});
+  expect_error([&] { run_edited(model, {}, {input.source, {}}); }, {"the target has 0 items"});
+  expect_error([&] { run_edited(model, {}, {{}, input.target}); }, {"the source has 0 items"});
 }
 
 // Every word a token; tag, bos and eos besides.
@@ -470,7 +457,7 @@ TEST(Edits, TextsBecomeIdsAsTranslationAndGenerationCutThem) {
     text.source_text = text.target_text = "\xff";
     if (!encoder) text.source_text.clear();
     edits.add({.name = "q", .kind = K::patch, .at = "decoder.0.input", .texts = {text}});
-    expect_message([&] { with_token_ids(edits, folder); }, {"edit 'q'", "UTF-8"});
+    expect_error([&] { with_token_ids(edits, folder); }, {"edit 'q'", "UTF-8"});
   }
 }
 
@@ -486,8 +473,8 @@ TEST(Edits, OpenOtherModelsBesideTheFile) {
   save_model_folder(base / "bytes", Model(config, 1), nullptr, bytes.get(), other.task);
   EXPECT_EQ(fingerprint(*open_models_in(base)("other")), fingerprint(other.model));
   EXPECT_EQ(fingerprint(*open_models_in(base, &own)("other")), fingerprint(other.model));
-  expect_message([&] { open_models_in(base, &own)("bytes"); },
-                 {"bytes", "fingerprint " + bytes->fingerprint(), own.target->fingerprint(), "same vocabulary"});
+  expect_error([&] { open_models_in(base, &own)("bytes"); },
+               {"bytes", "fingerprint " + bytes->fingerprint(), own.target->fingerprint(), "same vocabulary"});
   // A patch from another checkpoint on the text of the run: its rows from there on.
   EditInput input;
   input.target.append(std::vector<std::int32_t>{3, 4, 5, 6});
@@ -515,7 +502,7 @@ TEST(Edits, OpenOtherModelsBesideTheFile) {
     EXPECT_EQ(moved_rows.value(site).at(2, i), base_rows.value(site).at(2, i));
   }
   std::filesystem::remove_all(base);
-  expect_message([] { open_models_in("/nowhere")("other"); }, {"/nowhere/other"});
+  expect_error([] { open_models_in("/nowhere")("other"); }, {"/nowhere/other"});
 }
 
 // ---- Files ----------------------------------------------------------------------------------------------------------
@@ -564,13 +551,13 @@ TEST(EditFiles, GoThereAndBack) {
   save_edit_file(path, file);
   EXPECT_EQ(load_edit_file(path), file);
   std::filesystem::remove(path);
-  expect_message([&] { load_edit_file(path); }, {"attend_edit_file_test.json"});
+  expect_error([&] { load_edit_file(path); }, {"attend_edit_file_test.json"});
 }
 
 TEST(EditFiles, RefuseWhatTheyDoNotKnow) {
   const std::string head = R"({"version": 1, "model": "0123456789abcdef", "text": "any", "edits": [)", tail = "]}";
   const auto refuse = [&](const std::string& text, const std::vector<std::string>& parts) {
-    expect_message([&] { edit_file_from_json(text, "my.json"); }, parts);
+    expect_error([&] { edit_file_from_json(text, "my.json"); }, parts);
   };
   const auto refuse_edit = [&](const std::string& edit, const std::vector<std::string>& parts) {
     refuse(head + edit + tail, parts);
@@ -605,7 +592,8 @@ TEST(EditFiles, RefuseWhatTheyDoNotKnow) {
   refuse_edit(R"({"name": "a", "kind": "patch", "at": "x", "texts": ["他来"]})",
               {"texts[0]: holds \"他来\"", "{\"source\": \"...\""});
   refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "heads": [1.5]})", {"heads", "1.5"});
-  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "heads": [-1]})", {"heads", "-1"});
+  refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "heads": [-1]})",
+              {"heads", "-1", "none count from the end"});
   refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "positions": [[1]]})", {"[5, 9] for 5 to 8"});
   refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "positions": [[3, 0]]})", {"[3,0]"});
   refuse_edit(R"({"name": "a", "kind": "cut", "at": "decoder.0.self", "positions": [[3, 3]]})", {"range from 3 to 3"});
@@ -623,6 +611,27 @@ TEST(EditFiles, RefuseWhatTheyDoNotKnow) {
   refuse(std::string(100, '['), {"nested deeper"});
 }
 
+// Files whose lists are as long as files may be: read or refused at once, not pair by pair.
+TEST(EditFiles, LongListsComeToAnEnd) {
+  const std::string head = R"({"version": 1, "model": "0123456789abcdef", "text": "0123456789abcdef", "edits": [)";
+  std::string numbers, ranges, edits;
+  for (int i = 100000; i > 0; --i) {
+    numbers += std::to_string(i) + ',';
+    ranges += "[" + std::to_string(2 * i) + ',' + std::to_string(2 * i + 1) + "],";
+  }
+  const std::string edit = R"("kind": "cut", "at": "decoder.0.self", "heads": [)" + numbers + R"(0], "positions": [)" +
+                           ranges + R"(0], "keys": [)" + ranges;
+  const EditFile file =
+      edit_file_from_json(head + R"({"name": "a", )" + edit + R"(0]}, {"name": "b", )" + edit + "1]}]}", "my.json");
+  EXPECT_EQ(file.edits.list().at(0).heads.size(), 100001u);
+  expect_error([&] { edit_file_from_json(head + R"({"name": "a", )" + edit + "2]}]}", "my.json"); },
+               {"keys names 2 twice"});
+  for (int i = 0; i < 4097; ++i)
+    edits += R"({"name": ")" + std::to_string(i) + R"(", "kind": "cut", "at": "decoder.0"},)";
+  edits.pop_back();
+  expect_error([&] { edit_file_from_json(head + edits + "]}", "my.json"); }, {"holds 4097 edits", "at most 4096"});
+}
+
 TEST(EditFiles, FitOneModelAndOneText) {
   const Model model(translator_config(), 3), other(translator_config(), 4);
   const EditInput input = translator_input();
@@ -630,10 +639,10 @@ TEST(EditFiles, FitOneModelAndOneText) {
   changed.target.ids[2] = (changed.target.ids[2] + 1) % 23;
   EditFile file{{}, fingerprint(model), text_fingerprint(input)};
   file.check_fits(model, input);
-  expect_message([&] { file.check_fits(other, input); },
-                 {"model of fingerprint " + fingerprint(model), "has " + fingerprint(other)});
-  expect_message([&] { file.check_fits(model, changed); },
-                 {"text of fingerprint " + text_fingerprint(input), "has " + text_fingerprint(changed)});
+  expect_error([&] { file.check_fits(other, input); },
+               {"model of fingerprint " + fingerprint(model), "has " + fingerprint(other)});
+  expect_error([&] { file.check_fits(model, changed); },
+               {"text of fingerprint " + text_fingerprint(input), "has " + text_fingerprint(changed)});
   // The same ids cut into other items are another text, and so is another source.
   EditInput cut = input;
   cut.target = TokenBatch{};
@@ -646,7 +655,7 @@ TEST(EditFiles, FitOneModelAndOneText) {
   file.text = "any";
   file.check_fits(model, changed);
   file.edits.add({.name = "a", .kind = K::cut, .at = "decoder.0.self", .positions = {{1}}});
-  expect_message([&] { file.check_fits(model, input); }, {"for any text", "belong to one text"});
+  expect_error([&] { file.check_fits(model, input); }, {"for any text", "belong to one text"});
 }
 
 }  // namespace

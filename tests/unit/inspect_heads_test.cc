@@ -15,6 +15,7 @@
 #include "attend/threads.h"
 #include "core/memory.h"
 #include "core/random.h"
+#include "inspect_helpers.h"
 #include "reference/planted_models.h"
 #include "reference/random_models.h"
 
@@ -22,17 +23,6 @@ namespace attend {
 namespace {
 
 using reference::PlantedHead;
-
-std::string message_of(const std::function<void()>& action, ErrorKind kind) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
 
 HeadPlace id_of(const PlantedHead& head) { return {head.stack, head.layer, head.part, head.head}; }
 
@@ -268,6 +258,7 @@ TEST(HeadFinder, RanksPlantedPreviousTokenAndInductionHeadsFirst) {
     EXPECT_NEAR(report[id_of(planted.uniform)][Behaviour::normalised_entropy], 1, 1e-6);
     EXPECT_NEAR(report[id_of(planted.previous)][Behaviour::distance], 1, 1e-3);
     EXPECT_NEAR(report[id_of(planted.previous)][Behaviour::offset], -1, 1e-3);
+    EXPECT_EQ(rank_heads_near(report, Behaviour::offset, -1)[0].head, id_of(planted.previous));
     EXPECT_NEAR(report[id_of(planted.previous)][Behaviour::distance_deviation], 0, 0.05);
     // The induction head alone carries tokens into their own logits.
     expect_first(report, Behaviour::copying, planted.induction, 0.3);
@@ -283,6 +274,19 @@ TEST(HeadFinder, TellsPlantedOffsetsApart) {
   expect_first(report, Behaviour::previous_token, planted.previous, 0.7);
   expect_first(report, Behaviour::next_token, planted.next, 0.7);
   expect_first(report, Behaviour::offset, planted.third, 0.3);
+  // By nearness to a wanted one; and without a wish by size, either way.
+  const std::vector<RankedHead> near = rank_heads_near(report, Behaviour::offset, -1);
+  ASSERT_EQ(near.size(), rank_heads(report, Behaviour::offset).size());
+  for (std::size_t i = 1; i < near.size(); ++i) EXPECT_LE(std::abs(near[i - 1].value + 1), std::abs(near[i].value + 1));
+  EXPECT_EQ(rank_heads_near(report, Behaviour::offset, 1, 1).size(), 1u);
+  HeadReport turned = report;
+  for (HeadScores& head : turned.heads) head.values[static_cast<std::size_t>(Behaviour::offset)] *= -1;
+  const std::vector<RankedHead> there = rank_heads(report, Behaviour::offset),
+                                back = rank_heads(turned, Behaviour::offset);
+  for (std::size_t i = 0; i < there.size(); ++i) {
+    EXPECT_EQ(there[i].head, back[i].head);
+    EXPECT_EQ(there[i].value, -back[i].value);
+  }
 }
 
 // An alphabet of one punctuation mark, one letter and so on, to see which keys count as what.

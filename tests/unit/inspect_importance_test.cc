@@ -9,6 +9,8 @@
 
 #include "attend/error.h"
 #include "attend/importance.h"
+#include "attend/ranks.h"
+#include "inspect_helpers.h"
 #include "reference/planted_models.h"
 #include "reference/random_models.h"
 
@@ -18,16 +20,6 @@ namespace {
 using reference::PlantedHead;
 
 HeadPlace place_of(const PlantedHead& head) { return {head.stack, head.layer, head.part, head.head}; }
-
-void expect_error(const std::function<void()>& action, const std::vector<std::string>& parts) {
-  try {
-    action();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const Error& error) {
-    for (const std::string& part : parts)
-      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what() << "\nlacks: " << part;
-  }
-}
 
 const HeadEdges& of_head(const EdgeReport& report, const PlantedHead& head) {
   return *std::find_if(report.heads.begin(), report.heads.end(),

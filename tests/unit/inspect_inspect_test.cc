@@ -3,49 +3,23 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
+#include <span>
 
 #include "attend/edits.h"
 #include "attend/error.h"
+#include "attend/attention.h"
 #include "attend/inspect.h"
 #include "attend/translate.h"
 #include "core/memory.h"
+#include "inspect_helpers.h"
 
 namespace attend {
 namespace {
-
-const ModelFolder& translator() {
-  static const ModelFolder folder =
-      load_model_folder(std::filesystem::path(ATTEND_SOURCE_DIR) / "weights/tatoeba-zh-en");
-  return folder;
-}
-const ModelFolder& poet() {
-  static const ModelFolder folder =
-      load_model_folder(std::filesystem::path(ATTEND_SOURCE_DIR) / "weights/tang-quatrains");
-  return folder;
-}
-
-Subject pair(const char* source = "我喜欢学习中文。", const char* target = "I like learning Chinese.") {
-  SubjectTexts texts;
-  texts.source = source;
-  if (target) texts.target = target;
-  return read_subject(translator(), texts);
-}
-
-void expect_error(ErrorKind kind, const std::vector<std::string>& words, const std::function<void()>& act) {
-  try {
-    act();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    for (const std::string& word : words)
-      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what() << " lacks " << word;
-  }
-}
 
 TEST(Subject, PairIsReadAsTheTranslatorReadsIt) {
   const Subject subject = pair();
@@ -261,7 +235,7 @@ TEST(Inspect, RowsNeedNoMatrices) {
     const ShownAttention &full = with.inspection.attentions[part], &rows = without.inspection.attentions[part];
     EXPECT_TRUE(rows.measures.empty());
     EXPECT_TRUE(rows.masked.empty());
-    ASSERT_EQ(full.statistics.size(), full.name == "cross" ? 1u : 5u);
+    ASSERT_EQ(full.statistics.size(), full.name == "cross" ? 2u : 5u);
     ASSERT_EQ(full.metrics.size(), full.statistics.size());
     for (std::size_t kind = 0; kind < full.statistics.size(); ++kind) {
       EXPECT_EQ(full.statistics[kind].name, rows.statistics[kind].name);
@@ -320,11 +294,14 @@ TEST(Inspect, LongTextsTakeMemoryLinearInTheirLength) {
     options.matrices = false;
     options.least_share = 0.05;
     if (effects) options.target = logit_of(3);
+    options.top_keys = 8;
+    options.regions = {{"start", "", {{0, 10}}}};
     release_kept_memory();
     reset_peak_memory();
     const std::int64_t before = memory_use().live_bytes;
     const InspectReport report = inspect(folder, "m", subject, options);
-    EXPECT_EQ(report.inspection.attentions.front().statistics.size(), 5u);
+    EXPECT_EQ(report.inspection.attentions.front().statistics.size(), 6u);
+    EXPECT_EQ(report.inspection.attentions.front().largest.keys.size(), static_cast<std::size_t>(2 * 2 * 8 * length));
     EXPECT_EQ(report.readings.front().size(), static_cast<std::size_t>(length));
     EXPECT_EQ(report.edges.size(), effects ? 1000u : 0u);
     return memory_use().peak_bytes - before;
@@ -334,6 +311,103 @@ TEST(Inspect, LongTextsTakeMemoryLinearInTheirLength) {
   EXPECT_LT(whole, matrix / 4);
   EXPECT_LT(whole, half * 5 / 2);
   EXPECT_LT(peak_of(4096, true), matrix);
+}
+
+// Merged to words they are made of rebuilt rows, of tokens in the fused pass: both are what the whole matrix says.
+TEST(Inspect, LargestKeysAndRegionsAreThoseOfTheMatrix) {
+  const Subject subject = pair("我喜欢学习中文。", "I saw the beautifully decorated house.");
+  for (const GroupBy by : {GroupBy::token, GroupBy::word})
+    for (const bool mean : {false, true}) {
+      InspectOptions options;
+      options.group = by;
+      options.mean_heads = mean;
+      options.layers = {1, 3};
+      options.heads = {0, 2, 3};
+      options.write = false;
+      options.top_keys = 3;
+      options.regions = {{"middle", "", {{1, 3}, {2, 4}, {-1, KeyRegion::Span::to_end}}},
+                         {"far", "target", {{5, 7}}},
+                         {"tags", "source", {}, true}};
+      const Inspection with = inspect(translator(), "m", subject, options).inspection;
+      options.matrices = false;
+      const Inspection without = inspect(translator(), "m", subject, options).inspection;
+      for (std::size_t part = 0; part < with.attentions.size(); ++part) {
+        const ShownAttention& attention = with.attentions[part];
+        const auto& keys = with.texts[attention.key_text].tokens;
+        const std::size_t queries = with.texts[attention.query_text].tokens.size();
+        const std::size_t rows = attention.layers.size() * attention.heads.size() * queries;
+        const std::vector<float>& weights = attention.measures.front().values;
+        const LargestKeys& largest = attention.largest;
+        ASSERT_EQ(largest.count, 3);
+        ASSERT_EQ(largest.keys.size(), rows * 3);
+        EXPECT_EQ(largest.keys, without.attentions[part].largest.keys);
+        EXPECT_EQ(largest.weights, without.attentions[part].largest.weights);
+        std::map<std::string, const RowStatistic*> statistics;
+        for (const RowStatistic& statistic : attention.statistics) statistics[statistic.name] = &statistic;
+        EXPECT_EQ(statistics.contains("on far"), attention.name == "decoder");
+        EXPECT_EQ(statistics.contains("on tags"), attention.name != "decoder");
+        ASSERT_TRUE(statistics.contains("on middle"));
+        for (std::size_t row = 0; row < rows; ++row) {
+          const auto weight = std::span(weights).subspan(row * keys.size(), keys.size());
+          const auto mass = [&](const std::function<bool(std::size_t)>& within) {
+            double sum = 0;
+            for (std::size_t key = 0; key < keys.size(); ++key)
+              if (within(key)) sum += static_cast<double>(weight[key]);
+            return sum;
+          };
+          EXPECT_NEAR(statistics["on middle"]->values[row],
+                      mass([&](std::size_t key) { return (key >= 1 && key < 4) || key + 1 == keys.size(); }), 1e-5);
+          if (statistics.contains("on far")) {
+            EXPECT_NEAR(statistics["on far"]->values[row], mass([](std::size_t key) { return key == 5 || key == 6; }),
+                        1e-5);
+          }
+          if (statistics.contains("on tags")) {
+            EXPECT_NEAR(statistics["on tags"]->values[row], mass([&](std::size_t key) { return keys[key].special; }),
+                        1e-5);
+          }
+          std::vector<std::size_t> order(keys.size());
+          std::iota(order.begin(), order.end(), std::size_t{0});
+          std::stable_sort(order.begin(), order.end(),
+                           [&](std::size_t a, std::size_t b) { return weight[a] > weight[b]; });
+          for (std::size_t rank = 0; rank < 3; ++rank) {
+            const std::int32_t key = largest.keys[row * 3 + rank];
+            const double found = largest.weights[row * 3 + rank], expected = weight[order[rank]];
+            EXPECT_NEAR(found, expected, 1e-6);
+            if (expected < 1e-6) continue;
+            ASSERT_GE(key, 0);
+            EXPECT_NEAR(weight[static_cast<std::size_t>(key)], expected, 1e-6);
+          }
+        }
+      }
+    }
+}
+
+TEST(Inspect, LargestKeysAndRegionsThatCannotBeAreRefused) {
+  const Subject subject = pair();
+  const auto refused = [&](std::vector<KeyRegion> regions, const std::vector<std::string>& parts) {
+    InspectOptions options;
+    options.regions = std::move(regions);
+    expect_error(ErrorKind::argument, parts, [&] { inspect(translator(), "m", subject, options); });
+  };
+  const KeyRegion::Span one{1, 2};
+  refused({{"first", "", {one}}}, {"region \"first\"", "of this name already"});
+  refused({{"a", "", {one}}, {"a", "", {one}}}, {"region \"a\"", "of this name already"});
+  refused({{"", "", {one}}}, {"0 bytes"});
+  refused({{"a\nb", "", {one}}}, {"no text"});
+  refused({{"a", "", {}}}, {"no keys"});
+  refused({{"a", "sauce", {one}}}, {"reads a text \"sauce\"", "source has keys 0 to 5", "target has keys 0 to 5"});
+  refused({{"a", "", {{6, 7}}}}, {"no text has all of its keys", "source has keys 0 to 5"});
+  refused({{"a", "source", {{2, 2}}}}, {"no text \"source\" has all"});
+  refused({{"a", "", {{-7, 2}}}}, {"no text has all"});
+  InspectOptions options;
+  options.top_keys = most_top_keys + 1;
+  expect_error(ErrorKind::argument, {"33 are asked for", "1 to 32"},
+               [&] { inspect(translator(), "m", subject, options); });
+  options = {};
+  options.attentions = {"decoder"};
+  options.regions = {{"a", "source", {one}}};
+  expect_error(ErrorKind::argument, {"no attention chosen reads a text \"source\"", "target has keys"},
+               [&] { inspect(translator(), "m", subject, options); });
 }
 
 TEST(Inspect, ExactEffectsOfWordsAreOfAllTheirEdges) {

@@ -18,7 +18,7 @@
 namespace attend {
 namespace {
 
-const Place place{"cross", 2, 3};
+const MatrixPlace place{"cross", 2, 3};
 
 // Every picture of an inspection, with a name for messages.
 std::vector<std::pair<std::string, std::string>> pictures_of(const Inspection& inspection,

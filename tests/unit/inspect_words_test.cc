@@ -9,6 +9,7 @@
 #include "attend/corpus.h"
 #include "attend/error.h"
 #include "core/random.h"
+#include "inspect_helpers.h"
 
 namespace attend {
 namespace {
@@ -35,17 +36,6 @@ using Texts = std::vector<std::string>;
 std::vector<Piece> byte_pieces(std::string_view text) {
   static const auto tokenizer = byte_tokenizer();
   return pieces_of(*tokenizer, tokenizer->encode(text));
-}
-
-std::string message_of(const auto& action, ErrorKind kind) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
 }
 
 TEST(Pieces, OneChineseCharacterOverThreeBytesIsShownOnce) {
