@@ -16,6 +16,7 @@ struct Options {
   std::string symmetrise = name_of(align.symmetrisation), rule = name_of(align.link.rule), source_words = "word",
               target_words = "word", reference;
   std::vector<int> layers, heads;
+  const Option* threshold = nullptr;
   bool after = false, words = false;
   ReadOptions read;
 };
@@ -26,6 +27,9 @@ void run(const Options& options, const Globals& globals) {
   WordAlignOptions align = options.align;
   align.symmetrisation = symmetrisation_named(options.symmetrise);
   align.link.rule = link_rule_named(options.rule);
+  if (align.link.rule == LinkRule::largest && options.threshold->given())
+    throw Error(ErrorKind::argument, "--threshold", "is of --rule threshold, and the rule is largest",
+                "leave one of them out");
   align.source_words = group_by_named(options.source_words);
   align.target_words = group_by_named(options.target_words);
   align.attention.layers = align.backward_attention.layers = options.layers;
@@ -113,8 +117,9 @@ void add_align(Command& program, Globals& globals) {
           "--rule", options->rule,
           "threshold: words whose weight is at least --threshold; largest: each target word with the source word it reads most")
       ->show_default();
-  command->add_option("--threshold", options->align.link.threshold, "Least weight of a link with --rule threshold")
-      ->show_default();
+  options->threshold =
+      command->add_option("--threshold", options->align.link.threshold, "Least weight of a link with --rule threshold")
+          ->show_default();
   command->add_list("--layers", options->layers,
                     "Decoder layers read, from 0, -1 the last: 1,2 (default: the last but one)");
   command->add_list("--heads", options->heads, "Heads read, from 0, -1 the last: 0,3 (default: the mean of all)");

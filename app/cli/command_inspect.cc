@@ -160,7 +160,7 @@ void run(Options& options, const Globals& globals) {
     throw Error(ErrorKind::argument, "--rather-than", "is given without --why", "add --why TOKEN");
   options.inspect.attribution = options.attribution.chosen(!options.why.empty() || options.sequence);
   options.statistics.choose(options.inspect);
-  if (options.files.want_largest() && options.statistics.top == 0)
+  if (options.files.has({".top.csv"}) && options.statistics.top == 0)
     throw Error(ErrorKind::argument, "--output", ".top.csv holds the largest keys of every row, and none are asked for",
                 "add --top-k 5");
   const std::vector<SubjectTexts> all = options.subject.read(folder);
@@ -176,8 +176,11 @@ void run(Options& options, const Globals& globals) {
         !options.no_matrices &&
         (globals.json || options.files.want_matrices() ||
          (printed && options.inspect.target && edges_of(folder.model.config(), subject) <= few_edges));
-    // What rows tell in numbers stands in the place of what words look at.
-    const bool table = printed && options.statistics.any();
+    // What rows tell in numbers stands in the place of what words look at; files that hold it do for it.
+    const bool table =
+        !globals.json &&
+        ((options.statistics.top > 0 && !options.files.has({".top.csv", ".json", ".npz"})) ||
+         (options.statistics.of_rows() && !options.files.has({".rows.csv", ".heads.csv", ".json", ".npz", ".html"})));
     options.inspect.statistics = !printed || options.statistics.statistics;
     options.inspect.least_share = printed && !table ? least_printed_share : 0;
     InspectReport report = inspect(folder, model.filename().string(), subject, options.inspect);

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <initializer_list>
 #include <iostream>
 #include <set>
 #include <utility>
@@ -173,8 +172,10 @@ bool InspectionFiles::want_matrices() const {
                      [&](const std::string& name) { return !shows_rows_only(ending_of(name), picture); });
 }
 
-bool InspectionFiles::want_largest() const {
-  return std::any_of(names.begin(), names.end(), [](const std::string& name) { return ending_of(name) == ".top.csv"; });
+bool InspectionFiles::has(std::initializer_list<const char*> endings) const {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return std::find(endings.begin(), endings.end(), ending_of(name)) != endings.end();
+  });
 }
 
 void InspectionFiles::check(std::size_t subjects, bool matrices, bool attention) const {
@@ -194,12 +195,7 @@ void InspectionFiles::check(std::size_t subjects, bool matrices, bool attention)
                   "put {} in its name: picture-{}.svg");
     if (!attention) check_holds_attention(name, false);
   }
-  const auto written = [&](std::initializer_list<const char*> endings) {
-    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-      return std::find(endings.begin(), endings.end(), ending_of(name)) != endings.end();
-    });
-  };
-  const bool drawn = written({".svg", ".png"}), array = written({".npy"});
+  const bool drawn = has({".svg", ".png"}), array = has({".npy"});
   const std::pair<const char*, bool> idle[] = {{"--picture", !picture.empty() && !drawn},
                                                {"--query", query >= 0 && !drawn},
                                                {"--title", !title.empty() && !drawn},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,8 @@ struct InspectionFiles {
   bool any() const { return !names.empty(); }
   // Whether a file shows values of edges; the others show what rows and heads tell.
   bool want_matrices() const;
-  bool want_largest() const;  // a file of nothing but the largest keys
+  // Whether a file has one of these endings (".rows.csv").
+  bool has(std::initializer_list<const char*> endings) const;
   // Error(argument): an ending that is not known, one name for several subjects, a file that is nothing without matrices, or
   // without attention.
   void check(std::size_t subjects, bool matrices = true, bool attention = true) const;

@@ -97,7 +97,8 @@ void StatisticsFlags::add_to(Command& command) {
           "NAME=-2: (the last two), NAME=source:3 (of that text only); or special (tags, ends), last (the key at "
           "the boundary to padding)")
       ->type_name("NAME=KEYS")
-      ->one_each();
+      ->one_each()
+      ->words({"special", "last"});
 }
 
 void StatisticsFlags::choose(InspectOptions& options) const {

@@ -16,7 +16,7 @@ struct StatisticsFlags {
   std::vector<std::string> spans;  // "verb=3:5", "names=source:0,3:7", "special", "last"
 
   void add_to(Command& command);
-  bool any() const { return statistics || top > 0 || !spans.empty(); }
+  bool of_rows() const { return statistics || !spans.empty(); }
   // Into the options of an inspection. Error(argument): a span that is none.
   void choose(InspectOptions& options) const;
 };

@@ -596,10 +596,14 @@ TEST_F(Cli, TheBrowserThatExploreOpensIsNobodysToWaitFor) {
   fs::create_directories(path("bin"));
   write("bin/xdg-open", "#!/bin/sh\necho \"$1\" > " + path("opened").string() + "\n");
   fs::permissions(path("bin/xdg-open"), fs::perms::owner_all);
-  const std::string script = "cd '" + path("").string() + "'; PATH=\"$PWD/bin:$PATH\" DISPLAY=:99 '" ATTEND_PROGRAM
-                             "' explore --port 0 --json > url 2> err & explorer=$!\n"
-                             "cd '" + path("").string() + "'; for i in $(seq 300); do [ -s opened ] && break; sleep 0.1; done\n"
-                             "sleep 0.3; cat /proc/$explorer/task/$explorer/children > children; kill $explorer; wait\n";
+  const std::string script =
+      "cd '" + path("").string() +
+      "'; PATH=\"$PWD/bin:$PATH\" DISPLAY=:99 '" ATTEND_PROGRAM
+      "' explore --port 0 --json > url 2> err & explorer=$!\n"
+      "cd '" +
+      path("").string() +
+      "'; for i in $(seq 300); do [ -s opened ] && break; sleep 0.1; done\n"
+      "sleep 0.3; cat /proc/$explorer/task/$explorer/children > children; kill $explorer; wait\n";
   ASSERT_EQ(std::system(("sh '" + write("script", script).string() + "'").c_str()) & 0x7F, 0);
   const std::string url = Json::parse(contents(path("url"))).at("url");
   EXPECT_EQ(contents(path("opened")), url + "\n");

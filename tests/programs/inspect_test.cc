@@ -345,6 +345,13 @@ TEST_F(See, InspectTellsWhatRowsSay) {
       }
     }
   EXPECT_NE(contents(path("a.rows.csv")).find(",on object,on edges,on special\r\n"), std::string::npos);
+  // What no file holds is printed beside it.
+  const auto printed_with = [&](const std::string& more) {
+    return must(asked + more).out.find("largest keys") != std::string::npos;
+  };
+  EXPECT_TRUE(printed_with("-o " + quoted("a.svg")));
+  EXPECT_TRUE(printed_with("-o " + quoted("a.rows.csv")));
+  EXPECT_FALSE(printed_with("-o " + quoted("a.npz")));
   const Json alone = Json::parse(must(asked + "--no-matrices --json").out);
   EXPECT_EQ(alone.at("attentions").at(2).at("largest"), largest);
 }
@@ -601,8 +608,11 @@ TEST_F(See, AlignNamesWhatExists) {
                     two = write("two.en", "Hello.\nHello.\n");
   refused("align " + zh + " " + en + " --symmetrise grow", {"\"grow\"", "grow-diag"});
   refused("align " + zh + " " + en + " --layers 9", {"layer 9", "0 to 3"});
-  refused("align " + zh + " " + en + " --heads 9", {"head 9", "0 to 3"});
+  refused("align " + zh + " " + en + " --heads 9", {"head 9", "0 to 3", "-1 for the last"});
+  refused("align " + zh + " " + en + " --heads -5", {"head -5"});
   refused("align " + zh + " " + en + " --rule largst", {"largst", "largest"});
+  refused("align " + zh + " " + en + " --rule largest --threshold 0.3", {"--threshold", "the rule is largest"});
+  must("align " + zh + " " + en + " --heads -1,0 --layers -1");
   refused("align " + zh + " " + two, {"two.en"});
   refused("align " + zh + " " + en + " --reference " + write("bad", "0-x\n"), {"bad"});
   refused("align " + zh + " " + en + " --model tang-quatrains", {"translat"});

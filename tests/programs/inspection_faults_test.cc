@@ -30,7 +30,7 @@ const char* const cut =
     "--edit '{\"kind\": \"cut\", \"at\": \"decoder.2.cross\", \"heads\": [1]}'";
 
 TEST_F(InspectionFaults, AnEditHasNoAttentionToWrite) {
-  for (const char* ending : {".npy", ".npz", ".csv", ".rows.csv", ".heads.csv", ".html"}) {
+  for (const char* ending : {".npy", ".npz", ".csv", ".rows.csv", ".top.csv", ".heads.csv", ".html"}) {
     refused(cut + (" -o " + path("x") + ending), "there is none");
     EXPECT_FALSE(fs::exists(path("x") + ending));
   }

@@ -173,6 +173,40 @@ TEST(InspectFiles, CsvOfRowsAndHeads) {
   EXPECT_EQ(heads[6][2], "3");
 }
 
+TEST(InspectFiles, LargestKeysStandInEveryFile) {
+  Inspection inspection = inspection_of(2, 3, false, {"a \"b\"", "x,y", "z"});
+  LargestKeys& largest = inspection.attentions[0].largest;
+  largest.count = 2;
+  for (int row = 0; row < 2 * 3 * 2; ++row) {
+    largest.keys.insert(largest.keys.end(), {row % 3, row % 2 == 0 ? -1 : (row + 1) % 3});
+    largest.weights.insert(largest.weights.end(), {0.5f + 0.01f * static_cast<float>(row), row % 2 == 0 ? 0 : 0.25f});
+  }
+  const auto records = parse_csv(csv_of_largest(inspection));
+  ASSERT_EQ(records.size(), 1u + 12 + 6) << "keys that are not there have no line";
+  EXPECT_EQ(records[0], (std::vector<std::string>{"attention", "layer", "head", "query", "query_token", "rank", "key",
+                                                  "key_token", "weight"}));
+  EXPECT_EQ(records[1], (std::vector<std::string>{"cross", "0", "0", "0", "x,y", "1", "0", "a \"b\"", "0.5"}));
+  EXPECT_EQ(records[2], (std::vector<std::string>{"cross", "0", "0", "1", "z", "1", "1", "x,y", "0.51"}));
+  EXPECT_EQ(records[3], (std::vector<std::string>{"cross", "0", "0", "1", "z", "2", "2", "z", "0.25"}));
+  EXPECT_EQ(records[4][2], "1") << "the next head";
+  const nlohmann::json json = nlohmann::json::parse(json_of(inspection))["attentions"][0]["largest"];
+  EXPECT_EQ(json["count"], 2);
+  EXPECT_EQ(json["keys"][0][0], nlohmann::json::parse("[[0, null], [1, 2]]"));
+  EXPECT_TRUE(json["weights"][0][0][0][1].is_null());
+  EXPECT_EQ(json["weights"][1][2][1][0].get<float>(), 0.5f + 0.01f * 11);
+  const auto files = parse_zip(npz_of(inspection));
+  EXPECT_EQ(parse_npy(files.at("cross/largest_keys.npy")).shape, (std::vector<std::int64_t>{2, 3, 2, 2}));
+  EXPECT_EQ(parse_npy(files.at("cross/largest_keys.npy")).type, "<i4");
+  EXPECT_EQ(parse_npy(files.at("cross/largest_weights.npy")).type, "<f4");
+  EXPECT_TRUE(nlohmann::json::parse(json_of(inspection_of(2, 3)))["attentions"][0]["largest"].is_null());
+  largest.keys[3] = 3;
+  EXPECT_THROW(check(inspection), Error);
+  largest.keys[3] = -2;
+  EXPECT_THROW(check(inspection), Error);
+  largest.keys.pop_back();
+  EXPECT_THROW(check(inspection), Error);
+}
+
 TEST(InspectFiles, CsvOfTokensHasEveryAttribution) {
   const Inspection inspection = inspection_of(3, hostile_tokens().size(), false, hostile_tokens());
   const auto records = parse_csv(csv_of_tokens(inspection));
@@ -364,6 +398,17 @@ TEST(InspectFiles, PageIsSealed) {
   EXPECT_EQ(occurrences(plain, "{{"), 0u);
   // A pair of 40 tokens with all layers and heads of a small model stays small.
   EXPECT_LT(html_of(inspection_of(40, 40)).size(), 400'000u);
+}
+
+TEST(InspectFiles, PageCountsAllThatItHolds) {
+  Inspection inspection = inspection_of(2, 3);
+  inspection.texts[0].tokens[0].text.assign(std::size_t{257'000'000}, 'a');
+  try {
+    html_of(inspection);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("would take 257 MB"), std::string::npos) << error.what();
+  }
 }
 
 TEST(InspectFiles, PageRefusesWhatItCannotShow) {
