@@ -1,5 +1,6 @@
 import { useEffect } from 'preact/hooks';
 import { BenchScreen } from './bench/bench';
+import { Boundary } from './boundary';
 import { LearnScreen } from './learn/learn';
 import { RoomScreen } from './room/room';
 import { pathOf, route, type RoomName } from './link';
@@ -56,7 +57,7 @@ export function App() {
     </header>
     {!online.value && <div class="banner error" role="alert">{t('engine.gone')}</div>}
     <main id="main" tabIndex={-1}>
-      {room === 'bench' ? <BenchScreen /> : room === 'model' ? <RoomScreen /> : <LearnScreen />}
+      <Boundary key={room} start={`#/${pathOf[room]}`}>{room === 'bench' ? <BenchScreen /> : room === 'model' ? <RoomScreen /> : <LearnScreen />}</Boundary>
     </main>
     <div class="toasts" aria-live="polite">{toast.value && <div class={`toast ${toast.value.tone}`} role={toast.value.tone === 'error' ? 'alert' : 'status'}>{toast.value.text}<Button icon="close" label={t('close')} onClick={() => { toast.value = null; }} /></div>}</div>
     <Help />

@@ -263,7 +263,7 @@ export interface RowResult {
   projected: number[];
   projection_bias: number[];
   head_norms: number[];
-  head_sum: number;
+  head_sum: number | null;                    // null where an edit stands between the heads and what they write together
   took: number;
 }
 

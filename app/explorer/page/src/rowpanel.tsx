@@ -26,6 +26,7 @@ export interface RowPanelProps {
   live: 'engine' | 'preview' | 'asking';
   took?: number | null;
   entropy?: number | null;
+  sum?: number;                  // of the weights of the whole row, where only some of its keys are here
   editable?: boolean;
   canLock?: boolean;
   onChoose: (key: number) => void;
@@ -107,7 +108,7 @@ export function RowPanel(p: RowPanelProps) {
   };
   const strongest = useMemo(() => p.values.reduce((most, row) => row.reduce((high, value) => Math.max(high, Math.abs(value)), most), 1e-9), [p.values]);
   const c = Math.min(p.chosen, p.keys.length - 1);
-  const sum = p.weights.reduce((total, weight) => total + weight, 0);
+  const sum = p.sum ?? p.weights.reduce((total, weight) => total + weight, 0);
   return <section class={`row-panel ${dense ? 'dense' : ''}`} ref={host} aria-label={t('row.panel', p.query)}>
     <header>
       <h3><span class="hue-q">{p.query}</span> {t('row.reads')}</h3>

@@ -4,7 +4,7 @@ import type { Token } from '../engine';
 import { plain, toCsv } from '../numbers';
 import { t } from '../words';
 import { describe } from './outcome';
-import { axes, base, info, label, linkState, room, site, tile } from './state';
+import { axes, base, info, label, linkState, masks, room, site, tile } from './state';
 
 const mostSaved = 512 * 512;
 
@@ -34,7 +34,7 @@ export async function matrixSvg(): Promise<string> {
   keys.forEach((token, j) => { body += `<text transform="translate(${left + j * cell + cell / 2 + 4} ${top - 8}) rotate(-90)" fill="${light.hues.k}">${escape(label(token))}</text>`; });
   queries.forEach((token, i) => {
     body += `<text x="${left - 8}" y="${top + i * cell + cell / 2 + 4}" text-anchor="end" fill="${light.hues.q}">${escape(label(token))}</text>`;
-    m[i].forEach((w, j) => { body += `<rect x="${left + j * cell}" y="${top + i * cell}" width="${cell - 0.5}" height="${cell - 0.5}" fill="${a.causal && j > i ? 'url(#masked)' : weightColour(light, ramp(w))}"><title>${escape(label(token))} ← ${escape(label(keys[j]))}: ${w}</title></rect>`; });
+    m[i].forEach((w, j) => { body += `<rect x="${left + j * cell}" y="${top + i * cell}" width="${cell - 0.5}" height="${cell - 0.5}" fill="${masks(a, i, j) ? 'url(#masked)' : weightColour(light, ramp(w))}"><title>${escape(label(token))} ← ${escape(label(keys[j]))}: ${w}</title></rect>`; });
   });
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${Math.ceil(width)}" height="${height}" viewBox="0 0 ${Math.ceil(width)} ${height}" font-family="system-ui, 'PingFang SC', 'Noto Sans SC', sans-serif" font-size="12" fill="${light.ink}">` +
     `<defs><pattern id="masked" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M0 6 6 0" stroke="${light.faint}" stroke-width="0.8"/></pattern></defs><rect width="100%" height="100%" fill="#fff"/>${body}` +

@@ -8,9 +8,11 @@ import { dark, explain, say } from '../shared';
 import type { Tile, Token } from '../engine';
 import { Button } from '../ui';
 import { t } from '../words';
-import { axes, base, cellEdit, choose, inForce, label, room, site, tile } from './state';
+import { axes, base, cellEdit, choose, inForce, label, masks, reachOf, room, site, tile } from './state';
+import { useTile } from './tile';
 
 const span = 256; // cells a tile, at its own level
+const miniSize = 96; // pixels of the small map
 
 const widthOf = (token: Token) => [...label(token)].reduce((sum, c) => sum + (c > '\u2e80' ? 13 : 7.4), 0);
 
@@ -29,7 +31,7 @@ function pictureOf(tile: Tile, palette: Palette): HTMLCanvasElement {
   return canvas;
 }
 
-export function MatrixMap({ peek }: { peek: (place: { query: number; key: number } | null) => void }) {
+export function MatrixMap() {
   const r = room.value, a = site.value;
   const { queries, keys } = axes(a, base.value);
   const canvas = useRef<HTMLCanvasElement>(null), mini = useRef<HTMLCanvasElement>(null), host = useRef<HTMLDivElement>(null);
@@ -74,7 +76,7 @@ export function MatrixMap({ peek }: { peek: (place: { query: number; key: number
     const got = cellsOf(1, Math.floor(query / span), Math.floor(key / span));
     return got ? got.data[(query % span) * got.columns + key % span] : null;
   };
-  const masked = (query: number, key: number) => !!a && ((a.causal && key > query) || (a.window > 0 && Math.abs(query - key) > a.window));
+  const masked = (query: number, key: number) => !!a && masks(a, query, key);
 
   useEffect(() => {
     if (!rows || !columns || !a) return;
@@ -139,22 +141,27 @@ export function MatrixMap({ peek }: { peek: (place: { query: number; key: number
               pen.textAlign = 'center';
               pen.textBaseline = 'middle';
               pen.fillStyle = weightStyle(palette, ramp(w)).color;
-              if (!(a.causal && tc * step + j > tr * step + i)) pen.fillText(w.toFixed(2), x + pixel / 2, y + pixel / 2);
+              if (!masked(tr * step + i, tc * step + j)) pen.fillText(w.toFixed(2), x + pixel / 2, y + pixel / 2);
             }
           }
         }
       }
     }
-    // What the mask hides is hatched: the triangle above the diagonal.
-    if (a.causal) {
+    // What the mask hides is hatched: the triangles above and below what each row reaches.
+    const { behind, ahead } = reachOf(a);
+    if (behind < rows || ahead < columns) {
       pen.fillStyle = pen.createPattern(hatching(palette.faint), 'repeat')!;
       pen.beginPath();
+      const x = (key: number) => (key - view.x) * view.zoom, y = (query: number) => (query - view.y) * view.zoom;
       if (view.zoom > 3) {
-        for (let i = Math.floor(view.y); i <= lastRow; ++i) pen.rect((Math.max(i + 1, view.x) - view.x) * view.zoom, (i - view.y) * view.zoom, Math.max(0, (columns - Math.max(i + 1, view.x)) * view.zoom), view.zoom);
+        for (let i = Math.floor(view.y); i <= lastRow; ++i) {
+          const first = Math.max(i + 1 + ahead, view.x), end = i - behind;
+          if (first < columns) pen.rect(x(first), y(i), (columns - first) * view.zoom, view.zoom);
+          if (end > view.x) pen.rect(0, y(i), x(end), view.zoom);
+        }
       } else {
-        pen.moveTo((view.y - view.x) * view.zoom, 0);
-        pen.lineTo((columns - view.x) * view.zoom, 0);
-        pen.lineTo((columns - view.x) * view.zoom, (columns - view.y) * view.zoom);
+        if (ahead < columns) { pen.moveTo(x(ahead), y(0)); pen.lineTo(x(columns), y(0)); pen.lineTo(x(columns), y(columns - ahead)); pen.closePath(); }
+        if (behind < rows) { pen.moveTo(x(0), y(behind)); pen.lineTo(x(0), y(rows)); pen.lineTo(x(rows - behind), y(rows)); pen.closePath(); }
       }
       pen.fill();
     }
@@ -175,23 +182,18 @@ export function MatrixMap({ peek }: { peek: (place: { query: number; key: number
   }, [view, loaded, r.at, r.edits, base.value, width, dark.value, rows, columns]);
 
   const large = fit < 4;
+  // The longer side fills the small map: so many cells a pixel, where it is drawn and where it is clicked.
+  const cells = Math.max(rows, columns) / miniSize, level = Math.max(1, 2 ** Math.ceil(Math.log2(cells)));
+  const small = useTile(r, large && rows ? r.at.attention : null, [r.at.head], undefined, undefined, level);
   useEffect(() => {
-    if (!large || !mini.current || !rows) return;
-    const level = 2 ** Math.ceil(Math.log2(Math.max(rows, columns) / 96));
-    const got = tile(r, r.at.attention, [r.at.head], 'weights', undefined, undefined, level);
-    const draw = (m: Tile) => {
-      const pen = mini.current?.getContext('2d');
-      if (!pen) return;
-      const palette = paletteOf(dark.value);
-      pen.clearRect(0, 0, 96, 96);
-      pen.drawImage(pictureOf(m, palette), 0, 0);
-      const k = 1 / level;
-      pen.strokeStyle = palette.hues.e;
-      pen.strokeRect(view.x * k + 0.5, view.y * k + 0.5, width / view.zoom * k - 1, height / view.zoom * k - 1);
-    };
-    if (got instanceof Promise) got.then(draw).catch(() => undefined);
-    else draw(got);
-  }, [view, r.at.attention, r.at.head, r.edits, large, base.value, dark.value]);
+    const pen = mini.current?.getContext('2d');
+    if (!pen || !small) return;
+    const palette = paletteOf(dark.value);
+    pen.clearRect(0, 0, miniSize, miniSize);
+    pen.drawImage(pictureOf(small, palette), 0, 0, small.columns * level / cells, small.rows * level / cells);
+    pen.strokeStyle = palette.hues.e;
+    pen.strokeRect(view.x / cells + 0.5, view.y / cells + 0.5, width / view.zoom / cells - 1, height / view.zoom / cells - 1);
+  }, [view, small, large, dark.value]);
 
   const find = (event: { clientX: number; clientY: number }) => {
     const box = canvas.current!.getBoundingClientRect();
@@ -234,15 +236,14 @@ export function MatrixMap({ peek }: { peek: (place: { query: number; key: number
           if (g && large && Math.hypot(event.clientX - g.x, event.clientY - g.y) > 3) { g.moved = true; setView(clamp({ ...g.view, x: g.view.x - (event.clientX - g.x) / g.view.zoom, y: g.view.y - (event.clientY - g.y) / g.view.zoom })); return; }
           const found = find(event);
           setUnder(found && { ...found, value: valueAt(found.query, found.key) });
-          peek(found);
         }}
         onPointerUp={(event) => { const g = grab.current; grab.current = null; const found = find(event); if (!g?.moved && found) choose(found); }}
-        onPointerLeave={() => { setUnder(null); peek(null); grab.current = null; }} />
+        onPointerLeave={() => { setUnder(null); grab.current = null; }} />
       <div role="row" class="sr" aria-rowindex={r.at.query + 1}><div role="gridcell" id="map-cell" aria-selected={true} aria-colindex={r.at.key + 1}>{`${name(queries, r.at.query)} ← ${name(keys, r.at.key)}: ${masked(r.at.query, r.at.key) ? t('masked') : show(value)}`}</div></div>
-      {large && <canvas ref={mini} class="minimap" width={96} height={96} aria-hidden="true" onPointerDown={(event) => { const box = mini.current!.getBoundingClientRect(); const level = Math.max(rows, columns) / 96; setView(clamp({ ...view, x: (event.clientX - box.left) * level - width / view.zoom / 2, y: (event.clientY - box.top) * level - height / view.zoom / 2 })); }} />}
+      {large && <canvas ref={mini} class="minimap" width={miniSize} height={miniSize} aria-hidden="true" onPointerDown={(event) => { const box = mini.current!.getBoundingClientRect(); setView(clamp({ ...view, x: (event.clientX - box.left) * cells - width / view.zoom / 2, y: (event.clientY - box.top) * cells - height / view.zoom / 2 })); }} />}
     </div>
     <p class="map-value"><span class="hue-q">{label(queries[shown.query])}</span> ← <span class="hue-k">{label(keys[shown.key])}</span> <b title={exact(shown.value)} data-cell={`${shown.query},${shown.key}`} data-value={shown.value ?? ''}>{masked(shown.query, shown.key) ? t('masked') : show(shown.value)}</b>{cellEdit(r.edits, r.at, shown.query, shown.key) && <span class="hue-e">{t('edited')}</span>}
       {large && <span class="map-zoom"><Button small label="−" onClick={() => zoomAt(1 / 2)} /><Button small label="+" onClick={() => zoomAt(2)} /><span class="faint">{reduce > 1 ? t('room.reduced', reduce) : t('room.exact')}</span></span>}</p>
-    <p class="legend" aria-hidden="true"><span>0</span><i class="ramp" /><span>1</span> <span>√</span>{a?.causal && <><i class="hatch" /> {t('masked')}</>}</p>
+    <p class="legend" aria-hidden="true"><span>0</span><i class="ramp" /><span>1</span> <span>√</span>{a && (a.causal || reachOf(a).behind < rows) && <><i class="hatch" /> {t('masked')}</>}</p>
   </div>;
 }

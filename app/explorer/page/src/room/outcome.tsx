@@ -1,11 +1,11 @@
 // What the model makes of it: next tokens of the base and the edited run side by side, the stack of edits, and which edges matter.
 import { useEffect, useState } from 'preact/hooks';
-import { Lane, type GenerateResult, type ImportanceResult, type ModelEdit } from '../engine';
+import { Lane, type GenerateResult, type ImportanceResult, type Input, type ModelEdit } from '../engine';
 import { exact, show } from '../numbers';
 import { engine, explain, say } from '../shared';
-import { Button, Icon, Menu, Rich, Segmented, Select } from '../ui';
+import { Button, Menu, Rich, Segmented, Select } from '../ui';
 import { t, type Key } from '../words';
-import { attentionOf, axes, base, change, choose, edited, inForce, info, label, lens, request, room, row, site, type Method } from './state';
+import { attentionOf, axes, base, change, choose, edited, editedFor, inForce, info, label, lens, request, room, site, type Method } from './state';
 
 export function outcomeRow(): number {
   const r = room.value, a = site.value, rows = base.value?.predictions?.rows.length ?? 0;
@@ -37,10 +37,9 @@ export function Outcome() {
   </section>;
 }
 
-const writeLane = new Lane(async (edits: ModelEdit[]) => {
-  const r = room.value;
-  const { source, text, language } = base.value!.input;
-  return engine.generate({ model: r.model, input: source !== undefined ? { source, language } : { text }, edits, steps: 48, method: { kind: 'greedy' }, prefix_ids: [] });
+const writeLane = new Lane(({ model, input, edits }: { model: string; input: Input; edits: ModelEdit[] }) => {
+  const { source, text, language } = input;
+  return engine.generate({ model, input: source !== undefined ? { source, language } : { text }, edits, steps: 48, method: { kind: 'greedy' }, prefix_ids: [] });
 });
 
 // What is written from the beginning, with and without the edits.
@@ -52,10 +51,11 @@ function Written() {
   useEffect(() => { setMade({ before: null, after: null }); }, [b]);
   useEffect(() => {
     if (!b || family !== 'encoder-decoder') return;
+    let alive = true;
     const timer = setTimeout(() => {
-      writeLane.ask(edits).then((reply) => { if (reply) setMade((old) => edits.length ? { ...old, after: reply } : { before: reply, after: null }); }).catch((error) => say(explain(error), 'error'));
+      writeLane.ask({ model: r.model, input: b.input, edits }).then((reply) => { if (alive && reply) setMade((old) => edits.length ? { ...old, after: reply } : { before: reply, after: null }); }).catch((error) => { if (alive) say(explain(error), 'error'); });
     }, 350);
-    return () => clearTimeout(timer);
+    return () => { alive = false; clearTimeout(timer); };
   }, [b, r.edits]);
   if (family !== 'encoder-decoder') return null;
   return <div class="written"><p class="faint">{t('room.writes')}</p><p>{made.before?.text ?? b?.input.target ?? '…'}</p>{edits.length > 0 && made.after && <p class={made.after.text === (made.before?.text ?? b?.input.target) ? 'faint' : 'hue-e'}>{made.after.text}</p>}</div>;
@@ -64,7 +64,7 @@ function Written() {
 export function describe(e: ModelEdit): string {
   const a = attentionOf(e.attention ?? '');
   const { queries, keys } = axes(a, base.value);
-  const where = a ? `${t(`tab.${a.part === 'cross' ? 'cross' : a.stack}` as Key)} ${a.layer + 1}.${(e.head ?? 0) + 1}` : e.site ?? '';
+  const where = a ? `${t(`tab.${a.part === 'cross' ? 'cross' : a.stack}` as Key)} ${a.layer + 1}.${e.head === -1 ? '*' : (e.head ?? 0) + 1}` : e.site ?? '';
   const edge = e.query !== undefined && e.key !== undefined ? `${e.query < 0 ? '*' : label(queries[e.query])} ← ${e.key < 0 ? '*' : label(keys[e.key])}` : '';
   const value = e.value === undefined ? '' : show(e.value);
   switch (e.kind) {
@@ -77,7 +77,7 @@ export function describe(e: ModelEdit): string {
     case 'attention': return `${t(`tab.${a?.part === 'cross' ? 'cross' : a?.stack ?? 'decoder'}` as Key)} ${(a?.layer ?? 0) + 1}: ${t('room.whole')} × ${value}`;
     case 'feed_forward': return `${t(`tab.${e.stack ?? 'decoder'}` as Key)} ${(e.layer ?? 0) + 1}: ${t('room.feed.forward')} × ${value}`;
     case 'evict': return `${t(`tab.${a?.part === 'cross' ? 'cross' : a?.stack ?? 'decoder'}` as Key)} ${(a?.layer ?? 0) + 1}: ${t('room.evicted', label(keys[e.key ?? 0]), label(queries[e.query ?? 0]))}`;
-    case 'mean': return `${t('room.mean')} ${e.site} ${(e.head ?? 0) + 1}`;
+    case 'mean': return `${t('room.mean')} ${e.site} ${(e.head ?? -1) < 0 ? '*' : e.head! + 1}`;
     case 'patch': return `${t('room.patch')} ${e.site} [${e.row ?? '*'}] ← ${[e.from ?? {}].flat()[0].source ?? [e.from ?? {}].flat()[0].text ?? ''}`;
     default: return `${e.kind} ${where} ${edge} ${value}`;
   }
@@ -87,7 +87,7 @@ export function Edits() {
   const r = room.value;
   const [from, setFrom] = useState('');
   const [naming, setNaming] = useState<number | null>(null);
-  const touched = edited.value?.edits ?? [];
+  const touched = editedFor.value === r.edits ? edited.value?.edits ?? [] : [];
   let force = -1;
   const a = site.value;
   const patch = () => {
@@ -112,11 +112,11 @@ export function Edits() {
         {naming === i ? null : <span title={e.name ? describe(e) : undefined}>{e.name ?? describe(e)}</span>}</label>
         {naming === i && <input type="text" class="text-field" maxLength={60} value={e.name ?? ''} aria-label={t('room.edit.name')} placeholder={describe(e)} ref={(field) => field?.focus()}
           onBlur={(event) => { setNaming(null); const name = event.currentTarget.value.trim(); if (name !== (e.name ?? '')) change({ edits: r.edits.map((other, j) => j === i ? { ...other, name: name || undefined } : other) }); }}
-          onKeyDown={(event) => { if (event.key === 'Enter' || event.key === 'Escape') event.currentTarget.blur(); }} />}
+          onKeyDown={(event) => { if (event.isComposing) return; if (event.key === 'Escape') event.currentTarget.value = e.name ?? ''; if (event.key === 'Enter' || event.key === 'Escape') event.currentTarget.blur(); }} />}
         {count === 0 && <small class="bad">{t('room.touched.none')}</small>}
         <Button icon="pen" label={t('room.edit.name')} onClick={() => setNaming(i)} /><Button icon="close" label={t('room.edit.remove')} onClick={() => change({ edits: r.edits.filter((_, j) => j !== i) })} /></li>;
     })}</ol>}
-    {edited.value?.checks && <p class="check-line"><Icon name="check" />{t('room.p.sum', edited.value.checks.head_sum.toExponential(1))}</p>}
+    {edited.value?.checks && <p class="check-line">{t('room.p.sum', edited.value.checks.head_sum.toExponential(1))}</p>}
     <details class="patch-box"><summary>{t('room.patch.title')}</summary><p class="faint"><Rich text={t('room.patch.note', a ? `\`${a.stack}.${a.layer}.output\`` : '', r.at.query)} /></p>
       <div class="figure-tools"><input type="text" class="text-field" value={from} aria-label={t('room.patch.from')} placeholder={t('room.patch.from')} onInput={(event) => setFrom(event.currentTarget.value)} /><Button small label={t('room.patch')} disabled={!from.trim()} onClick={patch} /></div></details>
   </section>;
@@ -135,14 +135,14 @@ export function Matters() {
   useEffect(() => { setMade(null); }, [r.at.attention, r.at.head, r.at.query, r.edits, b, at, target, versus]);
   const top = b?.predictions?.rows[at]?.top ?? [], token = target ?? top[0]?.id;
   useEffect(() => {
-    if (!on || made || !b || !row.value) return;
+    if (!on || made || !b) return;
     let alive = true;
     setBusy(true);
     const { attention, head, query } = r.at;
     engine.importance({ ...request(r, []), target: { row: at, token, ...(versus === null ? {} : { versus }) }, methods: ['weight', 'write', 'first_order', 'exact'], attention, head, query, top: 200 })
       .then((reply) => { if (alive) setMade(reply); }).catch((error) => { if (alive) { say(explain(error), 'error'); setOn(false); } }).finally(() => { if (alive) setBusy(false); });
     return () => { alive = false; };
-  }, [on, made, r.at.attention, r.at.head, r.at.query, r.edits, b, at]);
+  }, [on, made, r.at.attention, r.at.head, r.at.query, r.edits, b, at, token, versus]);
   // The text shows the same numbers.
   useEffect(() => {
     lens.value = on && made ? { attention: r.at.attention, head: r.at.head, query: r.at.query, method: by, values: new Map(made.edges.map((edge) => [edge.key, edge[by] ?? 0])) } : null;

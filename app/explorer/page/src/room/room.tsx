@@ -12,7 +12,7 @@ import { MatrixMap } from './matrix';
 import { Edits, Matters, Outcome } from './outcome';
 import { Pins, useLikeness } from './pins';
 import {
-  ask, attentionOf, base, begin, busy, change, choose, entries, failure, future, info, lastTook, linkState, openModel, parseRoom, past, redo, room, site, tabOf, undo, type Tab,
+  again, ask, attentionOf, base, begin, busy, change, choose, entries, failure, future, info, lastTook, linkState, openModel, parseRoom, past, redo, room, site, tabOf, undo, type Tab,
 } from './state';
 import { HeadTools, Lines, metricName, RoomRow, TextView, Wall } from './views';
 
@@ -22,8 +22,8 @@ export function RoomScreen() {
   const [view, setView] = useState<'matrix' | 'lines'>('matrix');
   useEffect(() => {
     const given = route.value.state;
-    const parsed = given === null ? null : parseRoom(given);
-    if (given !== null && !parsed) say(t('room.link.bad'), 'error');
+    const read = given === null ? null : parseRoom(given), parsed = read && 'part' in read ? null : read;
+    if (read && 'part' in read) say(t('room.link.bad', read.part), 'error');
     // Coming back from another room keeps what was open here.
     if (given === null && base.value) return;
     void begin(parsed);
@@ -58,7 +58,7 @@ export function RoomScreen() {
   return <div class="room">
     <h1 class="sr">{t('nav.model')}</h1>
     <Bar />
-    {failure.value && <div class="banner error" role="alert"><strong>{t('room.cannot')}</strong> {failure.value} <Button small label={t('bench.again')} onClick={() => void openModel(r.model || entries.value[0]?.name, r.input, r)} /></div>}
+    {failure.value && <div class="banner error" role="alert"><strong>{t('room.cannot')}</strong> {failure.value} <Button small label={t('bench.again')} onClick={() => void again()} /></div>}
     {entries.value.length === 0 && !busy.value && !failure.value && <div class="banner">{t('room.no.models')}</div>}
     {busy.value && !base.value && <div class="room-wait"><div class="skeleton" role="status">{t(busy.value as Key)}{model ? ` · ${model.name}` : ''}…{lastTook.value !== null && <> {t('room.last', (lastTook.value / 1000).toFixed(1))}</>}</div></div>}
     {base.value && a && model && <>
@@ -69,7 +69,7 @@ export function RoomScreen() {
           <section class="card"><header><h2>{t('room.reading')}</h2><HeadTools /></header><TextView /></section>
           <section class="card"><RoomRow /></section>
           <section class="card"><header><h2>{t('room.matrix.title')}</h2><Segmented label={t('room.view')} value={view} onChange={setView} options={[{ value: 'matrix', label: t('room.view.matrix') }, { value: 'lines', label: t('room.view.lines') }]} /></header>
-            {view === 'matrix' ? <MatrixMap peek={() => undefined} /> : <Lines />}</section>
+            {view === 'matrix' ? <MatrixMap /> : <Lines />}</section>
           <Pins />
           <Generation />
         </div>
@@ -85,9 +85,11 @@ function HeadSide({ tab }: { tab: Tab }) {
   const [searching, setSearching] = useState(false);
   const [texts, setTexts] = useState<'examples' | 'text'>('examples');
   const model = room.value.model;
+  const where = useRef(texts);
+  where.current = texts;
   const search = async () => {
     setSearching(true);
-    try { const result = await engine.heads({ model, ...(texts === 'text' && base.value ? { inputs: [base.value.input] } : {}) }); setFound({ model, result }); setMetric(''); } catch (error) { say(explain(error), 'error'); }
+    try { const result = await engine.heads({ model, ...(texts === 'text' && base.value ? { inputs: [base.value.input] } : {}) }); if (where.current === texts && room.value.model === model) { setFound({ model, result }); setMetric(''); } } catch (error) { say(explain(error), 'error'); }
     setSearching(false);
   };
   const result = found?.model === model ? found.result : null;
@@ -136,25 +138,28 @@ function Bar() {
       try {
         if (file.size > 8_000_000) throw new Error();
         const data = JSON.parse(await file.text());
-        const parsed = data?.attend === 'experiment' ? parseRoom(data.state) : null;
-        if (!parsed) throw new Error();
-        if (parsed.model === info.value?.name && data.fingerprint && data.fingerprint !== info.value?.fingerprint) say(t('room.file.other'), 'error');
-        await begin(parsed);
+        if (data?.attend !== 'experiment') throw new Error();
+        if (data.version !== 1) { say(t('bench.file.version', file.name, String(data.version ?? '?').slice(0, 20)), 'error'); return; }
+        const parsed = parseRoom(data.state);
+        if ('part' in parsed) { say(t('bench.file.part', file.name, parsed.part), 'error'); return; }
+        await begin({ ...(typeof data.fingerprint === 'string' ? { fingerprint: data.fingerprint } : {}), ...parsed });
       } catch { say(t('room.file.bad', file.name), 'error'); }
     };
     picker.click();
   };
   const save = (name: string, make: () => Promise<string>, type: string) => void make().then((data) => download(name, data, type)).catch((error) => say(explain(error), 'error'));
+  // What is typed while another model loads would be gone with its example.
+  const shut = !model || busy.value === 'room.loading';
   const ready = !!base.value && !!attentionOf(r.at.attention);
   return <form class="room-bar" onSubmit={(event) => { event.preventDefault(); go(); }}>
     <Select id="model" label={t('nav.model')} hideLabel value={r.model} options={entries.value.map((e) => ({ value: e.name, label: e.error ? `${e.name} ⚠` : e.name }))} onChange={(name) => { const entry = entries.value.find((e) => e.name === name); if (entry?.error) say(explain(new EngineError(entry.error, 400)), 'error'); else void openModel(name, null); }} />
     <div class="room-text">
-      <textarea id="source-text" ref={field} rows={1} value={text} disabled={!model} spellcheck={false} aria-label={seq ? t('room.source') : t('room.text')} placeholder={seq ? t('room.source.type') : t('room.text.type')} onInput={(event) => setText(event.currentTarget.value)}
-        onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey) { event.preventDefault(); go(); } if (event.key === 'Escape') field.current?.blur(); }} />
-      {seq && <textarea id="target-text" rows={1} value={target} spellcheck={false} aria-label={t('room.target')} placeholder={base.value?.input.target ?? t('room.target.type')} onInput={(event) => setTarget(event.currentTarget.value)} onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey) { event.preventDefault(); go(); } }} />}
+      <textarea id="source-text" ref={field} rows={1} value={text} disabled={shut} spellcheck={false} aria-label={seq ? t('room.source') : t('room.text')} placeholder={seq ? t('room.source.type') : t('room.text.type')} onInput={(event) => setText(event.currentTarget.value)}
+        onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); go(); } if (event.key === 'Escape') field.current?.blur(); }} />
+      {seq && <textarea id="target-text" rows={1} value={target} disabled={shut} spellcheck={false} aria-label={t('room.target')} placeholder={base.value?.input.target ?? t('room.target.type')} onInput={(event) => setTarget(event.currentTarget.value)} onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); go(); } }} />}
     </div>
     {model && model.languages.length > 1 && <Select label={t('room.language')} hideLabel value={language} options={[{ value: '', label: t('room.language.auto') }, ...model.languages.map((l) => ({ value: l.name, label: `→ ${l.name}` }))]} onChange={setLanguage} />}
-    <Button primary label={t('room.run')} id="run" disabled={!model} onClick={go} />
+    <Button primary label={t('room.run')} id="run" disabled={shut} onClick={go} />
     {model && model.examples.length > 0 && <Select label={t('bench.example')} hideLabel value="" options={[{ value: '', label: t('bench.example') }, ...model.examples.map((e, i) => ({ value: String(i), label: (e.source ?? e.text ?? '').slice(0, 24) }))]} onChange={pick} />}
     <span class="spring" />
     <span class="bar-tools"><Button icon="undo" id="undo" keys="z" label={t('undo')} disabled={!past.value.length} onClick={undo} /><Button icon="redo" id="redo" keys="Shift+z" label={t('redo')} disabled={!future.value.length} onClick={redo} />

@@ -5,6 +5,7 @@ import {
 } from '../engine';
 import { engine, explain, say, status } from '../shared';
 import { t } from '../words';
+import { readRoom, type ReadRoom, type Unreadable } from './read';
 
 export interface Selection { attention: string; head: number; query: number; key: number }
 export interface Room {
@@ -24,6 +25,7 @@ export const entries = signal<ModelEntry[]>([]);
 export const info = signal<ModelInfo | null>(null);
 export const base = signal<RunResult | null>(null);
 export const edited = signal<RunResult | null>(null);     // null when there are no edits in force
+export const editedFor = signal<ModelEdit[] | null>(null); // the edits that `edited` belongs to; null: a drag that is not over
 export const row = signal<RowResult | null>(null);
 export const baseRow = signal<RowResult | null>(null);
 export const rowFor = signal<Room | null>(null);          // the state that `row` belongs to
@@ -44,6 +46,13 @@ export const attentionOf = (name: string): AttentionSite | undefined => info.val
 export const site = computed(() => info.value?.attentions.find((a) => a.name === room.value.at.attention));
 export type Tab = 'encoder' | 'decoder' | 'cross';
 export const tabOf = (a: AttentionSite): Tab => a.part === 'cross' ? 'cross' : a.stack;
+
+// What a mask hides. A window counts the query's own key: of a window of 3 the last that is seen is 2 away.
+export const reachOf = (a: AttentionSite): { behind: number; ahead: number } => {
+  const window = a.part === 'self' && a.window > 0 ? a.window - 1 : Infinity;
+  return { behind: window, ahead: a.causal ? 0 : window };
+};
+export const masks = (a: AttentionSite, query: number, key: number): boolean => key > query + reachOf(a).ahead || key < query - reachOf(a).behind;
 
 const noTokens: Token[] = [];
 // The tokens along both axes of an attention.
@@ -78,6 +87,10 @@ const sameInput = (a: Input | null, b: Input | null) => JSON.stringify(a) === JS
 
 // ---- Asking ------------------------------------------------------------------------------------------------------
 
+// Replies come late and in any order. Each carries the room that it was asked for and is taken only while that still holds.
+export const sameText = (r: Room, now = room.value) => r.model === now.model && r.input === now.input;
+export const holds = (r: Room, now = room.value) => sameText(r, now) && r.edits === now.edits;
+
 const runLane = new Lane((r: Room) => engine.run({ ...request(r), want: longText() ? ['predictions'] : ['predictions', 'checks'], top: 10 }));
 // The sum of heads is checked for every head of every layer: of a long text only in the row that is looked at.
 const longText = () => Object.values(base.value?.tokens ?? {}).some((tokens) => tokens.length > 512);
@@ -88,24 +101,38 @@ const rowLane = new Lane(async (r: Room) => {
   return { mine, before, r };
 });
 
-async function askRow(r: Room): Promise<void> {
-  if (!r.at.attention || !base.value) return;
+// True when the reply was taken.
+async function askRow(r: Room): Promise<boolean> {
+  if (!r.at.attention || !base.value) return false;
   const reply = await rowLane.ask(r);
-  if (!reply) return;
+  if (!reply || !holds(reply.r)) return false;
   row.value = reply.mine;
   baseRow.value = reply.before;
   rowFor.value = reply.r;
+  return true;
+}
+async function askEdited(r: Room): Promise<boolean> {
+  const reply = await runLane.ask(r);
+  if (!reply || !holds(r)) return false;
+  edited.value = reply;
+  editedFor.value = r.edits;
+  return true;
 }
 
-// A drag that is not over yet: only what it leads to is asked for.
+// A drag that is not over yet: only what it leads to is asked for. `drag` is the one under the finger; a change ends it.
+let drag: object | null = null;
 export function draft(edit: ModelEdit): void {
+  const mine = drag ??= {};
   const r = room.value, at = { attention: edit.attention!, head: edit.head!, query: edit.query!, key: edit.key! };
-  runLane.ask({ ...r, edits: [...r.edits.filter((e) => !isCell(e, at)), edit] }).then((reply) => { if (reply) edited.value = reply; }).catch((error) => { failure.value = explain(error); });
+  const now = () => mine === drag && holds(r);
+  runLane.ask({ ...r, edits: [...r.edits.filter((e) => !isCell(e, at)), edit] }).then((reply) => { if (reply && now()) { edited.value = reply; editedFor.value = null; } }).catch((error) => { if (now()) failure.value = explain(error); });
 }
 
-let asked = 0;
+let reading = 0; // which run over a whole text is the last
 export async function ask(r: Room, what: 'all' | 'edits' | 'row'): Promise<void> {
-  const mine = ++asked;
+  // A run that is on its way asks for the rest itself; after one that was refused there is nothing to ask about.
+  if (what !== 'all' && !base.value) return;
+  const mine = what === 'all' ? ++reading : reading;
   try {
     if (what === 'all') {
       busy.value = 'room.running';
@@ -116,22 +143,31 @@ export async function ask(r: Room, what: 'all' | 'edits' | 'row'): Promise<void>
       const begin = performance.now();
       const reply = await engine.run({ model: r.model, input: r.input, edits: [], want: ['tokens', 'predictions'], top: 10 });
       lastTook.value = performance.now() - begin;
-      if (mine !== asked && room.value.input !== r.input) return;
+      if (mine !== reading || !sameText(r)) return;
       baseAsked = r.input;
       base.value = reply;
       settle(reply);
       r = room.value;
     }
     if (inForce(r.edits).length === 0) edited.value = null;
-    const jobs: Promise<unknown>[] = [askRow(r)];
-    if (what !== 'row' && inForce(r.edits).length) jobs.push(runLane.ask(r).then((reply) => { if (reply && inForce(room.value.edits).length) edited.value = reply; }));
-    await Promise.all(jobs);
-    failure.value = null;
+    const jobs = [askRow(r)];
+    if (what !== 'row' && inForce(r.edits).length) jobs.push(askEdited(r));
+    if ((await Promise.all(jobs)).includes(true)) failed(null);
   } catch (error) {
-    failure.value = explain(error);
+    if (mine !== reading || !(base.value ? holds(r) : sameText(r))) return;
+    // What older edits led to is not what these lead to.
+    if (editedFor.value !== r.edits) edited.value = null;
+    failed(error, () => ask(room.value, 'all'));
   } finally {
-    if (mine === asked) busy.value = null;
+    if (what === 'all' && mine === reading && busy.value === 'room.running') busy.value = null;
   }
+}
+
+// What "Try again" does: the very thing that failed, with what was asked for then.
+export let again: () => Promise<void> = () => begin(null);
+function failed(error: unknown, retry = again): void {
+  failure.value = error === null ? null : explain(error);
+  again = retry;
 }
 
 // Keeps the selection inside the text that was just read.
@@ -145,34 +181,48 @@ function settle(run: RunResult): void {
   room.value = { ...r, at, outcome: r.outcome === null ? null : Math.min(r.outcome, (run.predictions?.rows.length ?? 1) - 1) };
 }
 
+let opening = 0; // which model that is opened is the last
 export async function openModel(name: string, input: Input | null, keep: Partial<Room> = {}): Promise<void> {
+  const mine = ++opening;
   busy.value = 'room.loading';
   failure.value = null;
   try {
     const found = await engine.model(name);
+    if (mine !== opening) return;
+    drag = null;
     info.value = found;
     const first = input ?? found.examples[0] ?? (found.family === 'encoder-decoder' ? { source: '' } : { text: '' });
     room.value = { ...start, ...keep, model: name, input: first };
     past.value = [];
     future.value = [];
     if (Object.values(first).some((value) => value !== undefined && value !== '' && String(value).length > 0)) await ask(room.value, 'all');
-    else { base.value = null; busy.value = null; }
+    else { ++reading; base.value = null; busy.value = null; }
   } catch (error) {
-    failure.value = explain(error);
+    if (mine !== opening) return;
+    failed(error, () => openModel(name, input, keep));
     busy.value = null;
   }
 }
 
-export async function begin(state: Partial<Room> | null): Promise<void> {
+export async function begin(given: ReadRoom | null): Promise<void> {
+  const mine = ++opening;
+  busy.value = 'room.loading';
   try {
     if (!status.value) status.value = await engine.status();
-    entries.value = await engine.models();
-    const wanted = state?.model || status.value.default_model || entries.value.find((e) => !e.error)?.name;
-    if (!wanted) { failure.value = null; return; }
-    if (state?.model && !entries.value.some((e) => e.name === state.model)) { say(t('room.link.model', state.model), 'error'); await openModel(status.value.default_model, null); return; }
-    await openModel(wanted, state?.input ?? null, state ?? {});
+    const found = await engine.models();
+    if (mine !== opening) return;
+    entries.value = found;
+    const { fingerprint, ...state } = given ?? {};
+    const wanted = state.model || status.value.default_model || entries.value.find((e) => !e.error)?.name;
+    if (!wanted) { failed(null); busy.value = null; return; }
+    if (state.model && !entries.value.some((e) => e.name === state.model)) { say(t('room.link.model', state.model), 'error'); await openModel(status.value.default_model, null); return; }
+    const ready = openModel(wanted, state.input ?? null, state), latest = opening;
+    await ready;
+    if (fingerprint && latest === opening && info.value?.name === wanted && info.value.fingerprint !== fingerprint) say(t('room.other'), 'error');
   } catch (error) {
-    failure.value = explain(error);
+    if (mine !== opening) return;
+    failed(error, () => begin(given));
+    busy.value = null;
   }
 }
 
@@ -192,6 +242,7 @@ export function change(next: Partial<Room>, merge: string | null = null): void {
 
 function apply(after: Room): void {
   const before = room.value;
+  drag = null;
   room.value = after;
   if (after.model !== before.model) void openModel(after.model, after.input, after);
   else void ask(after, after.input !== before.input ? 'all' : after.edits !== before.edits ? 'edits' : 'row');
@@ -256,29 +307,33 @@ export const headCut = (edits: ModelEdit[], attention: string, head: number) => 
 
 // ---- Links and files ----------------------------------------------------------------------------------------------
 
-export function parseRoom(data: unknown): Partial<Room> | null {
-  if (typeof data !== 'object' || data === null) return null;
-  const d = data as Record<string, unknown>;
-  if (typeof d.model !== 'string' || typeof d.input !== 'object' || d.input === null) return null;
-  const edits = d.edits ?? [];
-  if (!Array.isArray(edits) || edits.length > 2000 || !edits.every((e) => e && typeof e.kind === 'string')) return null;
-  const at = d.at as Selection | undefined;
-  if (at && !(typeof at.attention === 'string' && [at.head, at.query, at.key].every((n) => Number.isInteger(n) && n >= 0))) return null;
-  return { model: d.model, input: d.input as Input, edits: edits as ModelEdit[], at: at ?? start.at, outcome: Number.isInteger(d.outcome) ? d.outcome as number : null };
-}
-export const linkState = (r: Room) => ({ model: r.model, input: base.value && !r.input.target && r.edits.length ? base.value.input : r.input, ...(r.edits.length ? { edits: r.edits } : {}), at: r.at, ...(r.outcome !== null ? { outcome: r.outcome } : {}) });
+export const parseRoom = (data: unknown): ReadRoom | Unreadable => readRoom(data);
+export const linkState = (r: Room) => ({ model: r.model, ...(info.value?.name === r.model ? { fingerprint: info.value.fingerprint } : {}), input: base.value && !r.input.target && r.edits.length ? base.value.input : r.input, ...(r.edits.length ? { edits: r.edits } : {}), at: r.at, ...(r.outcome !== null ? { outcome: r.outcome } : {}) });
 
 // ---- Tiles -------------------------------------------------------------------------------------------------------
 
+// Whole matrices of long texts are a mebibyte each and more: what is kept is bounded in bytes, the longest unused goes first.
 const kept = new Map<string, Tile | Promise<Tile>>();
+const mostKept = 96 * 2 ** 20;
+let keptBytes = 0;
+const sizeOf = (name: string, got: Tile) => got.data.byteLength + 2 * name.length;
+function store(name: string, got: Tile): Tile {
+  kept.set(name, got);
+  keptBytes += sizeOf(name, got);
+  for (const [old, had] of kept) {
+    if (keptBytes <= mostKept) break;
+    if (old === name || had instanceof Promise) continue;
+    kept.delete(old);
+    keptBytes -= sizeOf(old, had);
+  }
+  return got;
+}
 export function tile(r: Room, attention: string, heads: number[] | 'all', what: 'weights' | 'scores' | 'products', queries: [number, number] | undefined, keys: [number, number] | undefined, reduce: number): Tile | Promise<Tile> {
   const asking = { ...request(r), attention, heads, what, queries, keys, reduce, by: 'max' as const };
   const name = JSON.stringify(asking);
   const had = kept.get(name);
   if (had) { kept.delete(name); kept.set(name, had); return had; }
-  const coming = engine.tile(asking).then((got) => { kept.set(name, got); return got; }, (error) => { kept.delete(name); throw error; });
+  const coming = engine.tile(asking).then((got) => store(name, got), (error) => { kept.delete(name); throw error; });
   kept.set(name, coming);
-  // 96 tiles of at most 256 x 256 floats: some 25 MB.
-  while (kept.size > 96) kept.delete(kept.keys().next().value!);
   return coming;
 }

@@ -3,14 +3,15 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ComponentChildren } from 'preact';
 import { linkVertical } from 'd3-shape';
 import { paletteOf, ramp, weightPicture, weightStyle } from '../colours';
-import type { AttentionSite, Tile, Token } from '../engine';
+import type { AttentionSite, RowResult, Token } from '../engine';
 import { exact, fullOnHover, show } from '../numbers';
 import { RowPanel } from '../rowpanel';
 import { softmaxWithLocks, standsIn, type RowPreview, type StandIn } from '../softmax';
-import { dark } from '../shared';
+import { dark, say } from '../shared';
 import { Button, Icon, Segmented, Select, Tex } from '../ui';
 import { t, table, type Key } from '../words';
-import { axes, base, baseRow, byWords, cellEdit, choose, draft, dropCell, headCut, info, inForce, keysShown, label, lens, peekQuery, pinned, putCell, room, row, rowFor, sentencesOf, site, tabOf, tile, toggleHead, togglePin, type Tab } from './state';
+import { axes, base, baseRow, byWords, cellEdit, choose, draft, dropCell, headCut, info, inForce, keysShown, label, lens, peekQuery, pinned, putCell, room, row, rowFor, sentencesOf, site, tabOf, tile, toggleHead, togglePin, holds, sameText, type Tab } from './state';
+import { useTile } from './tile';
 
 // ---- Weights of the row that is shown: the chosen one, or the one that is hovered ----------------------------------
 
@@ -18,7 +19,7 @@ export function useRowWeights(): { query: number; weights: number[] | null } {
   const r = room.value;
   const [, again] = useState(0);
   const query = peekQuery.value ?? r.at.query;
-  if (query === r.at.query && row.value && rowFor.value?.at.query === query && row.value.attention === r.at.attention && row.value.head === r.at.head) return { query, weights: row.value.weights };
+  if (query === r.at.query && row.value && rowFor.value && sameText(rowFor.value) && rowFor.value.at.query === query && row.value.attention === r.at.attention && row.value.head === r.at.head) return { query, weights: row.value.weights };
   if (!base.value) return { query, weights: null };
   const got = tile(r, r.at.attention, [r.at.head], 'weights', [query, query + 1], undefined, 1);
   if (got instanceof Promise) { got.then(() => again((n) => n + 1)).catch(() => undefined); return { query, weights: null }; }
@@ -120,16 +121,10 @@ const link = linkVertical<{ source: [number, number]; target: [number, number] }
 export function Lines() {
   const a = site.value, r = room.value;
   const { queries, keys } = axes(a, base.value);
-  const [matrix, setMatrix] = useState<Tile | null>(null);
   const { query, weights } = useRowWeights();
   const hidden = useHidden(query);
   const many = queries.length > 64 || keys.length > 64;
-  useEffect(() => {
-    if (many || !base.value || !a) { setMatrix(null); return; }
-    const got = tile(r, r.at.attention, [r.at.head], 'weights', [0, queries.length], [0, keys.length], 1);
-    if (got instanceof Promise) got.then(setMatrix).catch(() => undefined);
-    else setMatrix(got);
-  }, [base.value, r.at.attention, r.at.head, r.edits]);
+  const matrix = useTile(r, many || !a ? null : a.name, [r.at.head], [0, queries.length], [0, keys.length], 1);
   if (!a || !queries.length) return null;
   if (many) return <p class="faint">{t('room.lines.many')}</p>;
   const size = (token: Token) => Math.max(22, [...label(token)].reduce((sum, c) => sum + (c > '\u2e80' ? 15 : 8.4), 10));
@@ -163,9 +158,9 @@ export function RoomRow() {
   const r = room.value, a = site.value, w = row.value, before = baseRow.value;
   const [standIn, setPreview] = useState<StandIn | null>(null);
   const of = rowFor.value;
-  const current = !!w && !!of && of.edits === r.edits && of.input === r.input && of.at.attention === r.at.attention && of.at.head === r.at.head && of.at.query === r.at.query;
+  const current = !!w && !!of && holds(of) && of.at.attention === r.at.attention && of.at.head === r.at.head && of.at.query === r.at.query;
   const preview = standsIn(standIn, r.edits, current ? of.edits : undefined) ? standIn : null;
-  if (!w || !before || !a || w.attention !== r.at.attention || w.head !== r.at.head || w.query !== r.at.query) return <div class="skeleton" role="status">{t('engine.asking')}…</div>;
+  if (!w || !before || !a || !of || !sameText(of) || w.attention !== r.at.attention || w.head !== r.at.head || w.query !== r.at.query) return <div class="skeleton" role="status">{t('engine.asking')}…</div>;
   const { queries, keys } = axes(a, base.value);
   const { attention, head, query } = r.at;
   // Long rows show their largest weights, in the order of the text; the sums are of the whole row.
@@ -174,6 +169,13 @@ export function RoomRow() {
   const valueOf = new Map(w.keys.map((key, i) => [key, w.value_vectors[i]]));
   const values = all.map((j) => valueOf.get(j) ?? none);
   const put = (kind: 'set' | 'lock' | 'forbid', key: number, value?: number, merge = false) => putCell({ kind, attention, head, query, key, ...(value === undefined ? {} : { value }) }, merge ? `${kind} ${attention} ${head} ${query} ${key}` : null);
+  // Beside the other locks of its row, which may be said of all heads or queries, a lock has only what they leave.
+  const lock = (key: number, weight: number) => {
+    const others = inForce(r.edits).filter((e) => e.kind === 'lock' && e.attention === attention && (e.head === head || e.head === -1) && (e.query === query || e.query === -1) && e.key !== key);
+    const left = Math.max(0, 1 - others.reduce((sum, e) => sum + (e.value ?? 0), 0));
+    if (weight > left + 1e-9) say(t('bench.lock.room', show(left)));
+    put('lock', key, Math.floor(Math.max(0, Math.min(left, weight)) * 1e6 + 1e-6) / 1e6, true);
+  };
   const withScore = (key: number, score: number): RowPreview => {
     const scores = (preview ?? w).scores.slice();
     scores[key] = score;
@@ -204,10 +206,10 @@ export function RoomRow() {
     <RowPanel query={label(queries[query])} keys={all.map((j) => label(keys[j]))} scaled={all.map((j) => before.scores[j])} scores={all.map((j) => scores[j])} weights={all.map((j) => weights[j])} values={values}
       output={preview?.output ?? w.output} base={hasEdits ? { weights: all.map((j) => before.weights[j]), output: before.output } : null}
       states={all.map((j) => { const edit = cellEdit(r.edits, r.at, query, j); return { edited: !!edit, locked: edit?.kind === 'lock', forbidden: edit?.kind === 'forbid' }; })}
-      chosen={Math.max(0, all.indexOf(r.at.key))} live={preview ? 'preview' : current ? 'engine' : 'asking'} took={w.took} entropy={preview ? null : w.entropy}
+      chosen={Math.max(0, all.indexOf(r.at.key))} live={preview ? 'preview' : current ? 'engine' : 'asking'} took={w.took} entropy={preview ? null : w.entropy} sum={weights.reduce((total, weight) => total + weight, 0)}
       hint={!r.edits.length ? t('bench.hint') : undefined}
       onChoose={(at) => choose({ key: all[at] })} onDrag={drag} onSet={(at, score) => { const shown = withScore(all[at], score); put('set', all[at], score, true); setPreview({ ...shown, edits: room.value.edits }); }}
-      onLock={(at, weight) => { if (weight === null) dropCell({ ...r.at, key: all[at] }); else put('lock', all[at], Number(Math.max(0, Math.min(1, weight)).toFixed(6)), true); }}
+      onLock={(at, weight) => { if (weight === null) dropCell({ ...r.at, key: all[at] }); else lock(all[at], weight); }}
       onForbid={(at) => { if (cellEdit(r.edits, r.at, query, all[at])?.kind === 'forbid') dropCell({ ...r.at, key: all[at] }); else put('forbid', all[at]); }}
       onReset={(at) => dropCell({ ...r.at, key: all[at] })} />
     {all.length < w.weights.length && <p class="note">{t('room.row.part', all.length, w.weights.length)}</p>}
@@ -251,8 +253,15 @@ function Pipeline() {
       {line('w\\,\\lVert v W_O\\rVert', t('room.p.norm'), w.write_norms[j], 'hue-w')}
     </ol>
     <div class="head-sum"><p>{t('room.p.heads')}</p><div class="head-bars">{w.head_norms.map((norm, h) => <button type="button" class={`${h === r.at.head ? 'now' : ''} ${headCut(r.edits, r.at.attention, h) ? 'cut' : ''}`} title={exact(norm)} onClick={() => choose({ head: h })}><i style={{ '--h': (norm / bar).toFixed(3) }} /><span>{h + 1}</span></button>)}</div>
-      <p class="check-line"><Icon name="check" />{t('room.p.sum', w.head_sum.toExponential(1))}</p></div>
+      <HeadSum of={w} /></div>
   </details>;
+}
+
+// Sums of float32 agree to a few units in the last place of the largest that goes into them.
+function HeadSum({ of: w }: { of: RowResult }) {
+  if (w.head_sum === null) return <p class="check-line" data-head-sum="none">{t('room.p.sum.none')}</p>;
+  const right = w.head_sum <= 1e-5 * Math.max(1, Math.hypot(...w.projected), ...w.head_norms);
+  return <p class="check-line" data-head-sum={right ? 'right' : 'wrong'}><Icon name={right ? 'check' : 'close'} />{t(right ? 'room.p.sum' : 'room.p.sum.wrong', w.head_sum.toExponential(1))}</p>;
 }
 
 // ---- The wall of heads --------------------------------------------------------------------------------------------
@@ -262,13 +271,7 @@ function Thumb({ a, head, value }: { a: AttentionSite; head: number; value?: str
   const r = room.value;
   const { queries, keys } = axes(a, base.value);
   const level = Math.max(1, 2 ** Math.ceil(Math.log2(Math.max(queries.length, keys.length, 1) / 48)));
-  const [m, setM] = useState<Tile | null>(null);
-  useEffect(() => {
-    if (!queries.length) return;
-    const got = tile(r, a.name, 'all', 'weights', undefined, undefined, level);
-    if (got instanceof Promise) got.then(setM).catch(() => undefined);
-    else setM(got);
-  }, [base.value, r.edits, a.name]);
+  const m = useTile(r, queries.length ? a.name : null, 'all', undefined, undefined, level);
   useEffect(() => {
     if (!m || !canvas.current) return;
     const target = canvas.current;
