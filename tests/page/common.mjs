@@ -1,6 +1,7 @@
 // Starts the real server and a real browser for the tests of the page.
 //   ATTEND   the program (default: build/dev/app/cli/attend)
 //   CHROMIUM the browser (default: Debian's)
+import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -43,7 +44,8 @@ export async function browse() {
   return chromium.launch({ executablePath: browserPath, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
 }
 
-// A page that records what went wrong and every request that leaves the machine.
+// A page that records what went wrong and every request that leaves the machine; closing its context asserts that nothing went
+// wrong. A connection that is refused is what a test that stops the engine is about.
 export async function open(browser, server, hash = '', options = {}) {
   const { width = 1280, height = 900, language = 'en-US', dark = false, touch = false, reducedMotion = 'no-preference', waiting = false } = options;
   const context = await browser.newContext({ viewport: { width, height }, locale: language, colorScheme: dark ? 'dark' : 'light', hasTouch: touch, reducedMotion, acceptDownloads: true });
@@ -51,13 +53,15 @@ export async function open(browser, server, hash = '', options = {}) {
   page.problems = [];
   page.outside = [];
   page.on('pageerror', (error) => page.problems.push(error.stack));
-  page.on('console', (message) => { if (message.type() === 'error' && !/status of (4|5)\d\d/.test(message.text())) page.problems.push(message.text()); });
+  page.on('console', (message) => { if (message.type() === 'error' && !/status of (4|5)\d\d|net::ERR_(CONNECTION|EMPTY_RESPONSE)/.test(message.text())) page.problems.push(message.text()); });
   await context.route('**/*', (route) => {
     const url = route.request().url();
     if (url.startsWith(server.address) || url.startsWith('file:') || url.startsWith('blob:') || url.startsWith('data:')) return route.continue();
     page.outside.push(url);
     return route.abort();
   });
+  const close = context.close.bind(context);
+  context.close = async () => { await close(); assert.deepEqual(page.problems, []); };
   if (waiting) return page;
   await page.goto(server.address + hash);
   await page.waitForSelector('main');

@@ -19,7 +19,7 @@ if(TARGET attend_explorer)
   target_link_libraries(page_planted_models PRIVATE attend_explorer attend_options)
   target_include_directories(page_planted_models PRIVATE ${PROJECT_SOURCE_DIR}/tests
     $<TARGET_PROPERTY:attend_core,INTERFACE_INCLUDE_DIRECTORIES>)
-  foreach(topic workbench learn room planted long hostile everyone)
+  foreach(topic workbench learn room races planted long hostile everyone)
     add_test(NAME page:${topic} COMMAND ${ATTEND_NODE} --test ${CMAKE_CURRENT_LIST_DIR}/${topic}_test.mjs)
     # A browser and a server that computes: two processors, and nothing beside it that would spoil the measured times.
     set_tests_properties(page:${topic} PROPERTIES FIXTURES_REQUIRED page_packages TIMEOUT 1500 RUN_SERIAL TRUE

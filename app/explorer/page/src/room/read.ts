@@ -37,7 +37,7 @@ export function readInput(data: unknown, part: string): Input | Unreadable {
 
 const index = (value: unknown) => isIndex(value), indexOrAll = (value: unknown) => isIndex(value, -1);
 const cell = { attention: isText, head: indexOrAll, query: indexOrAll, key: indexOrAll };
-// What every kind of edit must hold, beside what it may.
+// What every kind of edit must hold, and below what it may. The engine refuses fields it does not know: others are left out.
 const needed: Record<ModelEdit['kind'], Record<string, (value: unknown) => boolean>> = {
   set: { ...cell, value: isNumber },
   add: { ...cell, value: isNumber },
@@ -51,22 +51,24 @@ const needed: Record<ModelEdit['kind'], Record<string, (value: unknown) => boole
   patch: { site: isText },
   mean: { site: isText },
 };
-const optional: Record<string, (value: unknown) => boolean> = {
-  name: isText, off: (value) => typeof value === 'boolean', attention: isText, site: isText, stack: isStack, layer: index, head: indexOrAll, query: indexOrAll, key: indexOrAll, row: index, rows: isRange, value: isNumber,
-};
+const optional: Record<string, (value: unknown) => boolean> = { name: isText, off: (value) => typeof value === 'boolean' };
+const inTexts: typeof optional = { head: indexOrAll, row: index, rows: isRange };
 
 function readEdit(data: unknown, part: string): ModelEdit | Unreadable {
   if (!isObject(data)) return { part };
   if (!isText(data.kind) || !Object.hasOwn(needed, data.kind)) return { part: `${part}.kind` };
   const kind = data.kind as ModelEdit['kind'];
-  for (const [name, fits] of Object.entries(needed[kind])) if (!fits(data[name])) return { part: `${part}.${name}` };
-  const edit: Record<string, unknown> = { kind };
-  for (const [name, fits] of Object.entries(optional)) {
+  const edit: Record<string, unknown> = { kind }, texts = kind === 'patch' || kind === 'mean';
+  for (const [name, fits] of Object.entries(needed[kind])) {
+    if (!fits(data[name])) return { part: `${part}.${name}` };
+    edit[name] = data[name];
+  }
+  for (const [name, fits] of Object.entries({ ...optional, ...(texts ? inTexts : {}) })) {
     if (data[name] === undefined) continue;
     if (!fits(data[name])) return { part: `${part}.${name}` };
     edit[name] = data[name];
   }
-  if (kind === 'patch' || kind === 'mean') {
+  if (texts) {
     const several = kind === 'mean' && Array.isArray(data.from), from = several ? data.from as unknown[] : [data.from];
     if (from.length === 0) return { part: `${part}.from` };
     const inputs: Input[] = [];
