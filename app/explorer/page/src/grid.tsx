@@ -1,11 +1,12 @@
 // A matrix one can read, point at, walk with arrow keys and (where allowed) type into. Small ones are tables of numbers, large
 // ones a canvas; both are grids to a screen reader and to the keyboard.
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
-import type { ComponentChildren } from 'preact';
-import { cellColour, paletteOf, weightStyle, type Tone } from './colours';
+import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { Component } from 'preact';
+import type { ComponentChildren, RefObject } from 'preact';
+import { cellColours, paletteOf, weightStyle, type Tone } from './colours';
 import { boxed, exact, fullOnHover, parseTable, readNumber, shape, show } from './numbers';
 import { dark, hush, say } from './shared';
-import { t } from './words';
+import { language, t } from './words';
 
 export interface Cell { row: number; column: number }
 
@@ -112,10 +113,12 @@ export function Grid(props: GridProps) {
     else if (pasted.length) { hush('number'); props.onPaste(pasted); }
   };
   const size = props.size ?? largest(props.rows);
-  const inner = { ...props, at, typing, edit, commit, leave, go, size };
+  const inner: Inner = { ...props, at, typing, edit, commit, leave, go, size };
+  const now = useRef(inner);
+  now.current = inner;
   return <figure class={`matrix ${props.dim ? 'dim' : ''}`} ref={host} data-matrix={props.id} onKeyDown={keys} onPaste={paste} onPointerLeave={() => props.onHover?.(null)}>
     <figcaption><span class="matrix-title">{props.title}</span><span class="matrix-shape">{props.by && <>{props.by} · </>}{shape(props.rows)}</span>{props.menu}</figcaption>
-    {rows * columns <= tableCells ? <Table {...inner} /> : <Heat {...inner} />}
+    {rows * columns <= tableCells ? <Table now={now} {...inner} /> : <Heat {...inner} />}
     {props.note && <p class="note">{props.note}</p>}
   </figure>;
 }
@@ -143,29 +146,64 @@ function next(rows: unknown[][], row: number, column: number, by: number): Cell 
   return { row: Math.floor(at / columns), column: at % columns };
 }
 
-function Table(p: Inner) {
-  const palette = paletteOf(dark.value);
-  const columns = p.rows[0]?.length ?? 0;
+function Table({ now, ...p }: Inner & { now: RefObject<Inner> }) {
+  const columns = p.rows[0]?.length ?? 0, labels = p.columnLabels?.slice(0, columns), spoken = labels?.join('\n');
+  const marks = (r: number, of?: (row: number, column: number) => boolean) => of ? p.rows[r].map((_, c) => of(r, c) ? '1' : '0').join('') : '';
   return <div class="matrix-scroll"><table role="grid" aria-label={p.name} aria-readonly={!p.onEdit} class={`cells tone-${p.tone}`}>
-    {p.columnLabels && <thead><tr><td />{p.columnLabels.slice(0, columns).map((label, c) => <th scope="col" class={`hue-${p.columnHue ?? 'k'} ${p.at.column === c && p.currentRow !== undefined ? 'current' : ''}`}>{label}</th>)}</tr></thead>}
-    <tbody>{p.rows.map((row, r) => <tr class={p.currentRow === r ? 'current' : ''}>
-      {p.rowLabels && <th scope="row" class={`hue-${p.rowHue ?? 'q'}`}>{p.rowLabels[r]}</th>}
-      {row.map((value, c) => {
-        const here = p.at.row === r && p.at.column === c;
-        const share = value === null || p.size === 0 ? 0 : p.tone === 'w' ? value / p.size : Math.abs(value) / p.size;
-        const edited = p.edited?.(r, c);
-        const classes = ['cell', value === null ? 'masked' : value < 0 ? 'negative' : '', here && p.cursor ? 'chosen' : '', p.lit?.(r, c) ? 'lit' : '', edited ? 'edited' : ''].join(' ');
+    {labels && <thead><tr><td />{labels.map((label, c) => <th scope="col" class={`hue-${p.columnHue ?? 'k'} ${p.at.column === c && p.currentRow !== undefined ? 'current' : ''}`}>{label}</th>)}</tr></thead>}
+    <tbody>{p.rows.map((row, r) => <Row now={now} row={row} r={r} size={p.size} tone={p.tone} digits={p.digits} typed={p.typed} label={p.rowLabels && (p.rowLabels[r] ?? '')} hue={p.rowHue ?? 'q'} spoken={spoken} current={p.currentRow === r}
+      at={p.at.row === r ? p.at.column : -1} cursor={!!p.cursor} typing={p.at.row === r ? p.typing : null} lit={marks(r, p.lit)} edited={marks(r, p.edited)} dark={dark.value} language={language.value} />)}</tbody>
+  </table></div>;
+}
+
+// A row is drawn again only when something of its own is other than it was: a drag changes one row of several tables, and most of
+// an answer of the engine is what it said before. What its cells do is asked of the grid as it stands at that moment.
+interface RowProps {
+  now: RefObject<Inner>;
+  row: (number | null)[];
+  r: number;
+  size: number;
+  tone: Tone;
+  digits?: number;
+  typed?: boolean;
+  label?: string;
+  hue: string;
+  spoken?: string;                // the names of the columns, a line each
+  current: boolean;
+  at: number;                     // the column that the keyboard stands at, -1: in another row
+  cursor: boolean;
+  typing: string | null;
+  lit: string;                    // '0' or '1' a cell; empty: none
+  edited: string;
+  dark: boolean;
+  language: string;
+}
+class Row extends Component<RowProps> {
+  shouldComponentUpdate(next: RowProps) {
+    for (const name of Object.keys(next) as (keyof RowProps)[]) if (next[name] !== this.props[name]) return true;
+    return false;
+  }
+  render() {
+    const p = this.props, { r, now } = p;
+    const palette = paletteOf(p.dark), labels = p.spoken?.split('\n');
+    return <tr class={p.current ? 'current' : ''}>
+      {p.label !== undefined && <th scope="row" class={`hue-${p.hue}`}>{p.label}</th>}
+      {p.row.map((value, c) => {
+        const here = p.at === c;
+        const share = value === null || p.size === 0 ? 0 : Math.min(1, p.tone === 'w' ? value / p.size : Math.abs(value) / p.size);
+        const edited = p.edited[c] === '1';
+        const classes = ['cell', value === null ? 'masked' : value < 0 ? 'negative' : '', here && p.cursor ? 'chosen' : '', p.lit[c] === '1' ? 'lit' : '', edited ? 'edited' : ''].join(' ');
         const text = p.typed && value !== null ? show(value, 3).replace(/(\.\d*?)0+$/, '$1').replace(/\.$/, '') : show(value, p.digits);
         return <td role="gridcell" class={classes} data-row={r} data-column={c} data-value={value ?? '-inf'} style={p.tone === 'w' && value !== null ? weightStyle(palette, share) : { '--t': share.toFixed(3) }} tabIndex={here ? 0 : -1}
-          aria-label={`${p.rowLabels?.[r] ?? t('row.n', r + 1)}, ${p.columnLabels?.[c] ?? c + 1}: ${value === null ? `${text} ${t('masked')}` : text}${edited ? ', ' + t('edited') : ''}`}
-          aria-selected={here && !!p.cursor}
-          onPointerEnter={(event) => { fullOnHover(value)(event); p.onHover?.({ row: r, column: c }); }} onFocus={() => p.onHover?.({ row: r, column: c })}
-          onClick={() => p.go({ row: r, column: c })} onDblClick={() => { if (p.onEdit) p.edit({ row: r, column: c }); }}>
-          {here && p.typing !== null ? <Editor text={p.typing} label={p.name} onDone={(text, by) => p.commit(text, { row: r, column: c }, by === null ? null : next(p.rows, r, c, by))} onStop={() => p.leave({ row: r, column: c })} /> : text}
+          aria-label={`${p.label || t('row.n', r + 1)}, ${labels?.[c] ?? c + 1}: ${value === null ? `${text} ${t('masked')}` : text}${edited ? ', ' + t('edited') : ''}`}
+          aria-selected={here && p.cursor}
+          onPointerEnter={(event) => { fullOnHover(value)(event); now.current!.onHover?.({ row: r, column: c }); }} onFocus={() => now.current!.onHover?.({ row: r, column: c })}
+          onClick={() => now.current!.go({ row: r, column: c })} onDblClick={() => { if (now.current!.onEdit) now.current!.edit({ row: r, column: c }); }}>
+          {here && p.typing !== null ? <Editor text={p.typing} label={now.current!.name} onDone={(typed, by) => now.current!.commit(typed, { row: r, column: c }, by === null ? null : next(now.current!.rows, r, c, by))} onStop={() => now.current!.leave({ row: r, column: c })} /> : text}
         </td>;
       })}
-    </tr>)}</tbody>
-  </table></div>;
+    </tr>;
+  }
 }
 
 let hatch: { canvas: HTMLCanvasElement; ink: string } | null = null;
@@ -181,53 +219,62 @@ export function hatching(ink: string): HTMLCanvasElement {
   return canvas;
 }
 
+interface Picture { canvas: HTMLCanvasElement; image: ImageData; rows: (number | null)[][]; colours: Uint32Array; size: number; masked: boolean }
+function paint(had: Picture | null, rows: (number | null)[][], colours: Uint32Array, size: number): Picture {
+  const columns = rows[0].length, same = had && had.image.width === columns && had.image.height === rows.length ? had : null;
+  let made = same;
+  if (!made) {
+    const canvas = document.createElement('canvas');
+    canvas.width = columns;
+    canvas.height = rows.length;
+    made = { canvas, image: new ImageData(columns, rows.length), rows: [], colours, size, masked: false };
+  }
+  const keeps = made.colours === colours && made.size === size, pixels = new Uint32Array(made.image.data.buffer);
+  let first = rows.length, last = -1;
+  rows.forEach((row, r) => {
+    if (keeps && made.rows[r] === row) return;
+    first = Math.min(first, r);
+    last = r;
+    row.forEach((value, c) => { pixels[r * columns + c] = value === null ? 0 : colours[255 + Math.round(Math.max(-1, Math.min(1, size > 0 ? value / size : 0)) * 255)]; });
+  });
+  if (last >= first) made.canvas.getContext('2d', { willReadFrequently: true })!.putImageData(made.image, 0, 0, 0, first, columns, last - first + 1);
+  return { ...made, rows, colours, size, masked: rows.some((row) => row.includes(null)) };
+}
+
 function Heat(p: Inner) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const rows = p.rows.length, columns = p.rows[0]?.length ?? 0;
   const cell = Math.max(3, Math.min(18, Math.floor(300 / Math.max(rows, columns))));
   const [peek, setPeek] = useState<Cell | null>(null);
-  // The cells are one small picture, a pixel each, made again only when the numbers are others.
+  // The cells are one small picture, a pixel each; only rows whose numbers are others are written into it again.
   const palette = paletteOf(dark.value);
-  const cells = useMemo(() => {
-    const picture = document.createElement('canvas');
-    picture.width = columns;
-    picture.height = rows;
-    const pen = picture.getContext('2d')!, image = pen.createImageData(columns, rows), pixels = new Uint32Array(image.data.buffer);
-    const colours = Array.from({ length: 511 }, (_, i) => {
-      const hex = cellColour(palette, p.tone, (i - 255) / 255, 1);
-      return 0xff000000 | parseInt(hex.slice(5, 7), 16) << 16 | parseInt(hex.slice(3, 5), 16) << 8 | parseInt(hex.slice(1, 3), 16);
-    });
-    for (let r = 0; r < rows; ++r) {
-      for (let c = 0; c < columns; ++c) {
-        const value = p.rows[r][c];
-        if (value !== null) pixels[r * columns + c] = colours[255 + Math.round(Math.max(-1, Math.min(1, p.size > 0 ? value / p.size : 0)) * 255)];
-      }
-    }
-    pen.putImageData(image, 0, 0);
-    return picture;
-  }, [p.rows, p.size, p.tone, dark.value]);
+  const small = useRef<Picture | null>(null);
   const marked = useMemo(() => {
     const list: Cell[] = [];
     if (p.edited) for (let r = 0; r < rows; ++r) for (let c = 0; c < columns; ++c) if (p.edited(r, c)) list.push({ row: r, column: c });
     return list;
   }, [p.rows]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const target = canvas.current!;
     const ratio = window.devicePixelRatio || 1;
-    target.width = Math.round(columns * cell * ratio);
-    target.height = Math.round(rows * cell * ratio);
+    const width = Math.round(columns * cell * ratio), height = Math.round(rows * cell * ratio);
+    if (target.width !== width || target.height !== height) { target.width = width; target.height = height; }
+    small.current = paint(small.current, p.rows, cellColours(palette, p.tone), p.size);
     const pen = target.getContext('2d')!;
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    pen.fillStyle = pen.createPattern(hatching(palette.faint), 'repeat')!;
-    pen.fillRect(0, 0, columns * cell, rows * cell);
+    pen.clearRect(0, 0, columns * cell, rows * cell);
+    if (small.current.masked) {
+      pen.fillStyle = pen.createPattern(hatching(palette.faint), 'repeat')!;
+      pen.fillRect(0, 0, columns * cell, rows * cell);
+    }
     pen.imageSmoothingEnabled = false;
-    pen.drawImage(cells, 0, 0, columns * cell, rows * cell);
+    pen.drawImage(small.current.canvas, 0, 0, columns * cell, rows * cell);
     pen.strokeStyle = palette.hues.e;
     pen.lineWidth = 1.5;
     for (const { row, column } of marked) pen.strokeRect(column * cell + 0.75, row * cell + 0.75, cell - 1.5, cell - 1.5);
     if (p.currentRow !== undefined) { pen.strokeStyle = palette.hues.q; pen.lineWidth = 1; pen.strokeRect(0.5, p.currentRow * cell + 0.5, columns * cell - 1, cell - 1); }
     if (p.cursor) { pen.strokeStyle = palette.ink; pen.lineWidth = 2; pen.strokeRect(p.at.column * cell, p.at.row * cell, cell, cell); }
-  }, [cells, marked, cell, p.currentRow, p.cursor?.row, p.cursor?.column]);
+  }, [p.rows, p.size, p.tone, dark.value, marked, cell, p.currentRow, p.cursor?.row, p.cursor?.column]);
   const find = (event: PointerEvent | MouseEvent): Cell => {
     const box = canvas.current!.getBoundingClientRect();
     return { row: Math.max(0, Math.min(rows - 1, Math.floor((event.clientY - box.top) / box.height * rows))), column: Math.max(0, Math.min(columns - 1, Math.floor((event.clientX - box.left) / box.width * columns))) };

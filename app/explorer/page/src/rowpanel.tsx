@@ -1,10 +1,14 @@
 // The unit of attention is a row: one query asks, the keys answer, the weights mix the values. One aligned column a key; the
 // score is a bar to drag with pointer, touch or arrow keys.
-import { useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { Component } from 'preact';
+import type { RefObject } from 'preact';
+import { paletteOf, type Palette } from './colours';
 import { exact, fullOnHover, show } from './numbers';
+import { drawSpectrum, RowPicture, type Bar } from './rowpicture';
+import { dark } from './shared';
 import { Button, Icon, NumberField } from './ui';
-import { t } from './words';
+import { language, t } from './words';
 
 export interface KeyState {
   edited: boolean;
@@ -92,23 +96,51 @@ export function RowPanel(p: RowPanelProps) {
     (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
     setDrag({ key, startY: event.clientY, startScore: score, range: natural, moved: false });
   };
-  const valueAt = (event: PointerEvent) => drag!.startScore + (drag!.startY - event.clientY) * (drag!.range[1] - drag!.range[0]) / height;
+  const valueAt = (clientY: number) => Number((drag!.startScore + (drag!.startY - clientY) * (drag!.range[1] - drag!.range[0]) / height).toFixed(3));
+  // A pointer may report several places a frame: the last one counts, and is worked out once, in that frame.
+  const waiting = useRef<{ frame: number; clientY: number } | null>(null);
+  const forget = () => { if (waiting.current) cancelAnimationFrame(waiting.current.frame); waiting.current = null; };
+  useEffect(() => forget, []);
   const move = (event: PointerEvent) => {
     if (!drag) return;
     if (!drag.moved && Math.abs(event.clientY - drag.startY) < 2) return;
     drag.moved = true;
-    p.onDrag!(drag.key, Number(valueAt(event).toFixed(3)), false);
+    if (waiting.current) { waiting.current.clientY = event.clientY; return; }
+    waiting.current = { clientY: event.clientY, frame: requestAnimationFrame(() => {
+      const { clientY } = waiting.current!;
+      waiting.current = null;
+      now.current!.dragTo(clientY);
+    }) };
   };
+  const dragTo = (clientY: number) => { if (drag) p.onDrag?.(drag.key, valueAt(clientY), false); };
   const up = (event: PointerEvent) => {
     if (!drag) return;
+    forget();
     const { key, moved } = drag;
-    const value = Number(valueAt(event).toFixed(3));
+    const value = valueAt(event.clientY);
     setDrag(null);
     if (moved) p.onDrag!(key, value, true);
   };
   const strongest = useMemo(() => p.values.reduce((most, row) => row.reduce((high, value) => Math.max(high, Math.abs(value)), most), 1e-9), [p.values]);
   const c = Math.min(p.chosen, p.keys.length - 1);
   const sum = p.sum ?? p.weights.reduce((total, weight) => total + weight, 0);
+  const handlers: Handlers = { keys, down, move, up, dragTo, focusKey, choose: (key) => { if (key !== c) p.onChoose(key); }, reset: (key) => p.onReset?.(key), peek: (stage, key) => p.onPeek?.({ stage, key }) };
+  const now = useRef(handlers);
+  now.current = handlers;
+  const kinds = p.keys.map((_, key) => (p.scores[key] === null ? 'm' : p.scaled[key] === null ? 'n' : 's') + (p.states[key].forbidden ? 'f' : p.states[key].locked ? 'l' : p.states[key].edited ? 'e' : '.')).join('');
+  const drawn = useMemo(() => new Drawn(), []);
+  const columns = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    drawn.write(columns.current!, p.keys.map((_, key) => {
+      const score = p.scores[key], { edited, locked } = p.states[key], weight = p.weights[key];
+      return {
+        number: score, score: score === null ? null : y(score), zero, before: edited && score !== null && p.scaled[key] !== null ? y(p.scaled[key]!) : null, edited,
+        weight, old: p.base?.weights[key] ?? 0, values: p.values[key],
+        spoken: score === null ? t('masked') : `${t('score')} ${show(score)}, ${t('weight')} ${show(weight)}${locked ? ', ' + t('row.locked') : ''}`,
+      };
+    }), strongest, paletteOf(dark.value));
+  });
+  useEffect(() => () => drawn.leave(), []);
   return <section class={`row-panel ${dense ? 'dense' : ''}`} ref={host} aria-label={t('row.panel', p.query)}>
     <header>
       <h3><span class="hue-q">{p.query}</span> {t('row.reads')}</h3>
@@ -117,37 +149,9 @@ export function RowPanel(p: RowPanelProps) {
     {p.hint && <p class="hint"><Icon name="eye" />{p.hint}</p>}
     <div class="row-body">
       <div class="row-stages" aria-hidden="true"><span>{t('key')}</span><span style={{ height: `${height}px` }}>{t('score')}</span><span class="stage-weight">{t('weight')}</span>{p.values.length > 0 && <span>{t('value')}</span>}</div>
-      <div class="row-scroll" onPointerLeave={() => p.onPeek?.(null)}><div class={`row-columns ${p.keys.length <= 8 ? 'few' : ''}`}>
-        {p.keys.map((label, key) => {
-          const score = p.scores[key], state = p.states[key], weight = p.weights[key];
-          const top = score === null ? 0 : Math.min(zero, y(score));
-          const tall = score === null ? height : Math.abs(y(score) - zero);
-          return <div class={`row-column ${key === c ? 'chosen' : ''} ${state.edited ? 'edited' : ''}`} data-key={key}>
-            <button type="button" class="key-label hue-k" tabIndex={-1} title={label} onClick={() => focusKey(key)}>{label}</button>
-            <div class={`score-track ${score === null ? 'masked' : ''} ${editable ? 'editable' : ''}`} style={dense && score !== null ? { height: `${height}px`, '--top': `${top}px`, '--tall': `${tall}px`, '--grip': `${y(score) - 2}px`, '--zero': `${zero}px`, '--ghost': `${state.edited && p.scaled[key] !== null ? y(p.scaled[key]!) : -9}px` } : { height: `${height}px` }} role="slider" tabIndex={key === c ? 0 : -1} aria-orientation="vertical"
-              aria-label={t('row.slider', p.query, label)} aria-valuemin={-100} aria-valuemax={100} aria-valuenow={score ?? -100} aria-disabled={!editable || score === null}
-              aria-valuetext={score === null ? t('masked') : `${t('score')} ${show(score)}, ${t('weight')} ${show(weight)}${state.locked ? ', ' + t('row.locked') : ''}`}
-              onKeyDown={(event) => keys(event, key)} onPointerDown={(event) => down(event, key)} onPointerMove={move} onPointerUp={up} onPointerCancel={up}
-              onPointerEnter={() => p.onPeek?.({ stage: 'score', key })} onDblClick={() => p.onReset?.(key)} onFocus={() => { if (key !== c) p.onChoose(key); }}>
-              {score === null ? <i class="forbidden">{state.forbidden ? '✕' : '−∞'}</i> : !dense && <>
-                {state.edited && p.scaled[key] !== null && <i class="ghost" style={{ transform: `translateY(${y(p.scaled[key]!)}px)` }} />}
-                <i class="zero" style={{ transform: `translateY(${zero}px)` }} />
-                <i class="score-bar" style={{ transform: `translateY(${top}px)`, height: `${tall}px` }} />
-                <i class="grip" style={{ transform: `translateY(${y(score)}px)` }} />
-                <span class="score-text" style={{ transform: `translateY(${y(score) < 24 || (score < 0 && y(score) < height - 26) ? y(score) + 6 : y(score) - 21}px)` }}>{show(score)}</span>
-              </>}
-            </div>
-            <div class="weight-track" style={dense ? { '--share': `${(100 * weight).toFixed(2)}%`, '--old': `${(100 * (p.base?.weights[key] ?? 0)).toFixed(2)}%` } : undefined} data-weight={weight} onPointerEnter={(event) => { fullOnHover(weight)(event); p.onPeek?.({ stage: 'weight', key }); }}>
-              {!dense && p.base && <i class="weight-ghost" style={{ transform: `scaleY(${p.base.weights[key] ?? 0})` }} />}
-              {!dense && <i class={`weight-bar ${state.locked ? 'locked' : ''}`} style={{ transform: `scaleY(${weight})` }} />}
-              {!dense && <span class="weight-text">{show(weight)}</span>}
-              {state.locked && <span class="lock-mark"><Icon name="lock" /></span>}
-            </div>
-            {p.values.length > 0 && <div class="value-chips" style={{ opacity: 0.25 + 0.75 * Math.min(1, weight * 1.6) }} onPointerEnter={() => p.onPeek?.({ stage: 'value', key })}>
-              <Chips values={p.values[key]} strongest={strongest} />
-            </div>}
-          </div>;
-        })}
+      <div class="row-scroll" onPointerLeave={() => p.onPeek?.(null)}><div class={`row-columns ${p.keys.length <= 8 ? 'few' : ''}`} ref={columns}>
+        <Columns now={now} drawn={drawn} keys={p.keys} kinds={kinds} query={p.query} chosen={c} dense={dense} editable={editable} base={!!p.base} values={p.values} strongest={strongest} dark={dark.value} language={language.value} />
+        {dense && <canvas class="row-picture" aria-hidden="true" />}
       </div></div>
       {p.output.length > 0 && <div class="row-output"><h4 class="hue-v">{t('row.output')}</h4>
         {p.output.length > 8 ? <Spectrum values={p.output} base={p.base?.output ?? null} /> : <ol data-vector="output">{p.output.map((value, x) => <li title={exact(value)} data-value={value}><i style={{ '--h': Math.min(1, Math.abs(value) / strongest).toFixed(3) }} class={value < 0 ? 'negative' : ''} /><b>{show(value)}</b>
@@ -167,20 +171,131 @@ export function RowPanel(p: RowPanelProps) {
   </section>;
 }
 
-// The numbers of a value do not change while a score is dragged: drawn again only when they are others.
-class Chips extends Component<{ values: number[] | undefined; strongest: number }> {
-  shouldComponentUpdate(next: { values: number[] | undefined; strongest: number }) { return next.values !== this.props.values || next.strongest !== this.props.strongest; }
-  render() {
-    const { values, strongest } = this.props;
-    return values?.slice(0, 8).map((value) => <i class={value < 0 ? 'negative' : ''} style={{ '--h': (Math.abs(value) / strongest).toFixed(3) }} onPointerEnter={fullOnHover(value)} />);
+interface Handlers {
+  keys: (event: KeyboardEvent, key: number) => void;
+  down: (event: PointerEvent, key: number) => void;
+  move: (event: PointerEvent) => void;
+  up: (event: PointerEvent) => void;
+  dragTo: (clientY: number) => void;
+  focusKey: (key: number) => void;
+  choose: (key: number) => void;
+  reset: (key: number) => void;
+  peek: (stage: 'score' | 'weight' | 'value', key: number) => void;
+}
+
+// What stands in the columns while numbers move: boxes, names, which of them are masked, edited, locked. A drag changes none of
+// it, so it is not even compared key by key then; the numbers are Drawn's.
+interface ColumnsProps {
+  now: RefObject<Handlers>;
+  drawn: Drawn;
+  keys: string[];
+  kinds: string;                 // two letters a key: masked, never had a score, or neither; forbidden, locked, edited
+  query: string;
+  chosen: number;
+  dense: boolean;
+  editable: boolean;
+  base: boolean;
+  values: number[][];
+  strongest: number;
+  dark: boolean;
+  language: string;
+}
+const equal = (a: unknown, b: unknown): boolean => a === b || (Array.isArray(a) && Array.isArray(b) && a.length === b.length && a.every((one, i) => equal(one, b[i])));
+class Columns extends Component<ColumnsProps> {
+  shouldComponentUpdate(next: ColumnsProps) {
+    return (Object.keys(next) as (keyof ColumnsProps)[]).some((name) => name !== 'now' && name !== 'drawn' && !equal(next[name], this.props[name]));
   }
+  render() {
+    const { now, keys, kinds, query, chosen, dense, editable, base, values, strongest } = this.props;
+    this.props.drawn.stale = true;
+    return keys.map((label, key) => {
+      const masked = kinds[2 * key] === 'm', forbidden = kinds[2 * key + 1] === 'f', locked = kinds[2 * key + 1] === 'l', edited = kinds[2 * key + 1] !== '.';
+      return <div class={`row-column ${key === chosen ? 'chosen' : ''} ${edited ? 'edited' : ''}`} data-key={key}>
+        <button type="button" class="key-label hue-k" tabIndex={-1} title={label} onClick={() => now.current!.focusKey(key)}>{label}</button>
+        <div class={`score-track ${masked ? 'masked' : ''} ${editable ? 'editable' : ''}`} style={{ height: `${height}px` }} role="slider" tabIndex={key === chosen ? 0 : -1} aria-orientation="vertical"
+          aria-label={t('row.slider', query, label)} aria-valuemin={-100} aria-valuemax={100} aria-disabled={!editable || masked}
+          onKeyDown={(event) => now.current!.keys(event, key)} onPointerDown={(event) => now.current!.down(event, key)} onPointerMove={(event) => now.current!.move(event)} onPointerUp={(event) => now.current!.up(event)} onPointerCancel={(event) => now.current!.up(event)}
+          onPointerEnter={() => now.current!.peek('score', key)} onDblClick={() => now.current!.reset(key)} onFocus={() => now.current!.choose(key)}>
+          {masked ? <i class="forbidden">{forbidden ? '✕' : '−∞'}</i> : !dense && <>
+            {edited && kinds[2 * key] !== 'n' && <i class="ghost" />}
+            <i class="zero" /><i class="score-bar" /><i class="grip" /><span class="score-text" />
+          </>}
+        </div>
+        <div class="weight-track" onPointerEnter={(event) => { fullOnHover(Number(event.currentTarget.dataset.weight))(event); now.current!.peek('weight', key); }}>
+          {!dense && base && <i class="weight-ghost" />}
+          {!dense && <i class={`weight-bar ${locked ? 'locked' : ''}`} />}
+          {!dense && <span class="weight-text" />}
+          {!dense && locked && <span class="lock-mark"><Icon name="lock" /></span>}
+        </div>
+        {dense && locked && <span class="lock-mark"><Icon name="lock" /></span>}
+        {values.length > 0 && <div class="value-chips" onPointerEnter={() => now.current!.peek('value', key)}>
+          {values[key]?.slice(0, 8).map((value) => <i class={value < 0 ? 'negative' : ''} style={{ '--h': (Math.abs(value) / strongest).toFixed(3) }} onPointerEnter={fullOnHover(value)} />)}
+        </div>}
+      </div>;
+    });
+  }
+}
+
+// The numbers in the columns, which nothing else writes: what was written last is remembered, and only what is another now
+// touches the page.
+type Column = Bar & { number: number | null; spoken: string };
+const parts = { slider: '.score-track', ghost: '.ghost', zero: '.zero', bar: '.score-bar', grip: '.grip', score: '.score-text', track: '.weight-track', old: '.weight-ghost', share: '.weight-bar', weight: '.weight-text', chips: '.value-chips' };
+type Slot = Record<keyof typeof parts, HTMLElement | null> & { was: Record<string, string> };
+class Drawn {
+  stale = true;                  // the columns are others since they were last looked up
+  private slots: Slot[] = [];
+  private picture: RowPicture | null = null;
+
+  write(host: HTMLElement, columns: Column[], strongest: number, palette: Palette): void {
+    if (this.stale) this.find(host);
+    columns.forEach((column, key) => {
+      const slot = this.slots[key], at = column.score;
+      const differs = (name: string, value: string) => slot.was[name] !== value && (slot.was[name] = value, true);
+      const attribute = (part: HTMLElement, name: string, value: string) => { if (differs(name, value)) part.setAttribute(name, value); };
+      const style = (part: keyof typeof parts, name: 'transform' | 'height' | 'opacity', value: string) => { if (slot[part] && differs(part + name, value)) slot[part].style[name] = value; };
+      const text = (part: keyof typeof parts, value: string) => { if (slot[part] && differs(part, value)) slot[part].textContent = value; };
+      attribute(slot.slider!, 'aria-valuenow', String(column.number ?? -100));
+      attribute(slot.slider!, 'aria-valuetext', column.spoken);
+      attribute(slot.track!, 'data-weight', String(column.weight));
+      if (this.picture) return;
+      if (at !== null) {
+        const down = (place: number) => `translateY(${place}px)`;
+        if (column.before !== null) style('ghost', 'transform', down(column.before));
+        style('zero', 'transform', down(column.zero));
+        style('bar', 'transform', down(Math.min(column.zero, at)));
+        style('bar', 'height', `${Math.abs(at - column.zero)}px`);
+        style('grip', 'transform', down(at));
+        style('score', 'transform', down(at < 24 || (column.number! < 0 && at < height - 26) ? at + 6 : at - 21));
+        text('score', show(column.number));
+      }
+      style('old', 'transform', `scaleY(${column.old})`);
+      style('share', 'transform', `scaleY(${column.weight})`);
+      text('weight', show(column.weight));
+      style('chips', 'opacity', (0.25 + 0.75 * Math.min(1, column.weight * 1.6)).toFixed(3));
+    });
+    this.picture?.show(columns, strongest, palette);
+  }
+
+  private find(host: HTMLElement): void {
+    this.slots = [...host.querySelectorAll<HTMLElement>('.row-column')].map((column) => ({ ...Object.fromEntries(Object.entries(parts).map(([name, selector]) => [name, column.querySelector(selector)])) as Omit<Slot, 'was'>, was: {} } as Slot));
+    const canvas = host.querySelector<HTMLCanvasElement>('.row-picture');
+    if (canvas !== (this.picture?.canvas ?? null)) { this.picture?.leave(); this.picture = canvas && new RowPicture(canvas, host); }
+    // Of a row that has become a long one.
+    if (canvas) for (const { chips } of this.slots) if (chips) chips.style.opacity = '';
+    this.stale = false;
+  }
+
+  leave(): void { this.picture?.leave(); }
 }
 
 // A wide output: one bar a number, up or down from 0; the ghost is the row without edits.
 function Spectrum({ values, base }: { values: number[]; base: number[] | null }) {
   const [at, setAt] = useState<number | null>(null);
   const most = Math.max(1e-9, ...values.map(Math.abs), ...(base ?? []).map(Math.abs));
+  const canvas = useRef<HTMLCanvasElement>(null);
+  useLayoutEffect(() => drawSpectrum(canvas.current!, values, base, most, at, paletteOf(dark.value)));
   return <div class="spectrum-box"><div class="spectrum" role="img" aria-label={`${t('row.output')}: ${values.slice(0, 8).map((value) => show(value)).join(', ')}, …`} data-vector="output" onPointerLeave={() => setAt(null)}>
-    {values.map((value, x) => <i class={at === x ? 'now' : ''} data-value={value} onPointerEnter={(event) => { fullOnHover(value, `${x}: `)(event); setAt(x); }} style={{ '--y': (value / most).toFixed(4), '--b': ((base?.[x] ?? 0) / most).toFixed(4) }}><b class={value < 0 ? 'negative' : ''} />{base && <s class={(base[x] ?? 0) < 0 ? 'negative' : ''} />}</i>)}</div>
+    <canvas ref={canvas} aria-hidden="true" />
+    {values.map((value, x) => <i data-value={value} onPointerEnter={(event) => { fullOnHover(value, `${x}: `)(event); setAt(x); }} />)}</div>
     <small>{at === null ? t('row.numbers', values.length) : `${at}: ${show(values[at])}${base ? ` (${show(base[at])})` : ''}`}</small></div>;
 }

@@ -54,3 +54,13 @@ export function softmaxWithLocks(scores: (number | null)[], locked: Map<number, 
   });
   return weights.map((weight, key) => scores[key] === null || locked.has(key) ? weight : sum > 0 ? weight / sum * (1 - fixed) : 0);
 }
+
+// log of the sum of exp(score), null where every key is masked.
+export function logSumExp(scores: (number | null)[]): number | null {
+  let highest = -Infinity;
+  for (const score of scores) if (score !== null) highest = Math.max(highest, score);
+  if (highest === -Infinity) return null;
+  let sum = 0;
+  for (const score of scores) if (score !== null) sum += Math.exp(score - highest);
+  return highest + Math.log(sum);
+}

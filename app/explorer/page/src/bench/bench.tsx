@@ -1,11 +1,11 @@
 // The workbench screen: inputs on the left flow into scores, one row, and the output.
 import { signal } from '@preact/signals';
 import { useEffect, useState } from 'preact/hooks';
-import type { AttentionResult, Matrix } from '../engine';
+import type { AttentionResult } from '../engine';
 import type { ComponentChildren } from 'preact';
-import { Grid, Legend, type Cell, type GridProps } from '../grid';
+import { Grid, largest, Legend, type Cell, type GridProps } from '../grid';
 import { RowPanel, type KeyState } from '../rowpanel';
-import { previewRow, standsIn, type StandIn } from '../softmax';
+import { previewRow } from '../softmax';
 import { parseTable, show, toCsv } from '../numbers';
 import { later } from '../pending';
 import { complain, copy, download, hush, pngOf, returned, say } from '../shared';
@@ -15,6 +15,7 @@ import { route, writeState } from '../link';
 import { allCsv, cppLines, numpyLines, pythonLines, svgOf } from './export';
 import { feeds, formulaOf, matrixName, type MatrixId, type Place } from './formula';
 import { MaskGrid } from '../maskgrid';
+import { preview, seen, standing, valuesOf } from './preview';
 import { examples } from './examples';
 import { randomise, reshape, shapeOf, type Shape } from './shapes';
 import {
@@ -24,7 +25,6 @@ import {
 
 const hover = signal<Place | null>(null);
 const hint = signal(true);
-const preview = signal<({ head: number; query: number } & StandIn) | null>(null);
 
 type InputId = 'x' | 'memory' | 'wq' | 'wk' | 'wv' | 'wo' | 'q' | 'k' | 'v';
 
@@ -35,16 +35,6 @@ function drag(key: number, score: number, done: boolean): void {
   if (r) preview.value = { head, query, edits: done ? edits : null, ...previewRow(r.heads[head].masked[query], rowEdits(edits, head, query), valuesOf(r, head, b.heads)) };
   if (done) change({ edits, chosen: { head, query, key } });
   else draft(edits);
-}
-
-// The values of one head, kept as long as the engine's answer is the same.
-let sliced: { r: AttentionResult; head: number; values: Matrix } | null = null;
-function valuesOf(r: AttentionResult, head: number, heads: number): Matrix {
-  if (sliced?.r.v !== r.v || sliced.head !== head) {
-    const width = r.v[0].length / heads;
-    sliced = { r, head, values: r.v.map((row) => row.slice(head * width, (head + 1) * width)) };
-  }
-  return sliced.values;
 }
 
 function lock(key: number, weight: number | null): void {
@@ -126,7 +116,7 @@ export function BenchScreen() {
   ]} />;
   const input = (id: InputId, title: string, tone: GridProps['tone'], rowLabels?: string[], rowHue?: 'q' | 'k' | 'x') => <Grid id={id} title={<Tex tex={title} />} name={t('bench.name', matrixName(id))} rows={b[id] as number[][]} tone={tone} typed
     rowLabels={rowLabels} rowHue={rowHue} onEdit={setCell(id)} onPaste={(rows) => setMatrix(id, rows)} onKey={nudgeCell(id)} onHover={peek(id)} lit={lit(id)} menu={menuOf(id)} />;
-  const output = (id: MatrixId, title: string, rows: (number | null)[][], tone: GridProps['tone'], rowLabels: string[], rowHue: 'q' | 'k', more: Partial<GridProps> = {}) => <Grid id={id} title={/^[a-z\u4e00-\u9fff]/.test(title) && !title.includes('^') ? title : <Tex tex={title} />} name={t(`matrix.${id}` as Key)} rows={rows} tone={tone}
+  const output = (id: MatrixId, title: string, of: Of, tone: GridProps['tone'], rowLabels: string[], rowHue: 'q' | 'k', more: Partial<GridProps> = {}) => <Live id={id} title={/^[a-z\u4e00-\u9fff]/.test(title) && !title.includes('^') ? title : <Tex tex={title} />} name={t(`matrix.${id}` as Key)} of={of} tone={tone}
     rowLabels={rowLabels} rowHue={rowHue} onHover={peek(id)} lit={lit(id)} {...more} />;
 
   const pointAt = (cell: Cell) => choose({ query: cell.row, key: cell.column });
@@ -146,9 +136,6 @@ export function BenchScreen() {
     change({ mask: { ...b.mask, kind: 'dense', allowed: allowed.map((row, i) => i === cell.row ? row.map((old, c) => c === cell.column ? 1 - old : old) : row) } });
   };
 
-  const place = hover.value;
-  const formula = r && fits && place ? safely(() => formulaOf(b, r, place)) : '';
-
   return <div class="bench">
     <h1 class="sr">{t('nav.bench')}</h1>
     <Toolbar onCode={() => setDialog({ kind: 'code', tab: 'numpy' })} />
@@ -160,9 +147,9 @@ export function BenchScreen() {
         </div> : <>
           <div class="flow">{input('x', 'X', 'x', queryNames(b, b.x.length), 'x')}{b.source === 'cross' && input('memory', 'M', 'x', keyNames(b, b.memory.length), 'x')}</div>
           <div class="roles">
-            <div class="flow">{input('wq', 'W_Q', 'q')}<Arrow />{r && output('q', 'Q', r.q, 'q', queries, 'q')}{r?.rotated_q && <><Arrow />{output('rq', 'R\\,Q', r.rotated_q, 'q', queries, 'q')}</>}</div>
-            <div class="flow">{input('wk', 'W_K', 'k')}<Arrow />{r && output('k', 'K', r.k, 'k', keys, 'k')}{r?.rotated_k && <><Arrow />{output('rk', 'R\\,K', r.rotated_k, 'k', keys, 'k')}</>}</div>
-            <div class="flow">{input('wv', 'W_V', 'v')}<Arrow />{r && output('v', 'V', r.v, 'v', keys, 'k')}</div>
+            <div class="flow">{input('wq', 'W_Q', 'q')}<Arrow />{r && output('q', 'Q', (seen) => seen.q, 'q', queries, 'q')}{r?.rotated_q && <><Arrow />{output('rq', 'R\\,Q', (seen) => seen.rotated_q!, 'q', queries, 'q')}</>}</div>
+            <div class="flow">{input('wk', 'W_K', 'k')}<Arrow />{r && output('k', 'K', (seen) => seen.k, 'k', keys, 'k')}{r?.rotated_k && <><Arrow />{output('rk', 'R\\,K', (seen) => seen.rotated_k!, 'k', keys, 'k')}</>}</div>
+            <div class="flow">{input('wv', 'W_V', 'v')}<Arrow />{r && output('v', 'V', (seen) => seen.v, 'v', keys, 'k')}</div>
           </div>
         </>}
       </Step>
@@ -171,15 +158,15 @@ export function BenchScreen() {
           <Step n={2} title={t('bench.scores')} tex="S = \tfrac{1}{\sqrt{d}}\,QK^{\top} \to \text{mask} \to \operatorname{softmax}" side={b.heads > 1 ? <Segmented label={t('head')} value={String(chosenHead)} options={Array.from({ length: b.heads }, (_, h) => ({ value: String(h), label: `${h + 1}` }))} onChange={(value) => choose({ head: Number(value) })} /> : null}>
             <div class="flow">
               {b.mask.kind === 'dense' && <><MaskGrid allowed={b.mask.allowed} queries={queries} keys={keys} small onFlip={(row, column) => maskCell({ row, column })} /><Arrow /></>}
-              {output('products', 'QK^{\\top}', head.products, 's', queries, 'q', { columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt })}
+              {output('products', 'QK^{\\top}', (seen) => seen.heads[chosenHead].products, 's', queries, 'q', { columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt })}
               <Arrow />
-              {output('scaled', t('bench.scaled'), head.scaled, 's', queries, 'q', { by: `× ${show(r.scale, 4)}`, columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt })}
+              {output('scaled', t('bench.scaled'), (seen) => seen.heads[chosenHead].scaled, 's', queries, 'q', { by: `× ${show(r.scale, 4)}`, columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt })}
               <Arrow />
-              {output('scores', t('bench.masked'), head.scores, 's', queries, 'q', { columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt, edited: isEdited, onKey: onScoreKey,
+              {output('scores', t('bench.masked'), (seen) => seen.heads[chosenHead].scores, 's', queries, 'q', { columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt, edited: isEdited, onKey: onScoreKey,
                 onEdit: (cell, value) => { choose({ query: cell.row, key: cell.column }); change({ edits: withEdit(bench.value.edits, { kind: 'set', head: chosenHead, query: cell.row, key: cell.column, value }) }); },
                 menu: <Menu label={t('bench.matrix.menu', t('score'))} icon="more" items={[{ label: t('bench.mask.toggle', nameOf(queries, query), nameOf(keys, key)), onClick: () => maskCell({ row: query, column: key }) }, { label: t('bench.edits.clear'), disabled: !b.edits.length, onClick: () => change({ edits: [] }) }]} /> })}
               <Arrow />
-              {output('weights', t('bench.weights'), head.weights, 'w', queries, 'q', { by: 'softmax', columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt, edited: isEdited, onKey: onScoreKey, size: 1 })}
+              {output('weights', t('bench.weights'), (seen) => seen.heads[chosenHead].weights, 'w', queries, 'q', { by: 'softmax', columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt, edited: isEdited, onKey: onScoreKey, size: 1 })}
             </div>
           </Step>
           <Step n={3} title={t('bench.row')} tex="o_i = \sum_j w_{ij}\,v_j">
@@ -187,16 +174,16 @@ export function BenchScreen() {
           </Step>
           <Step n={4} title={t('bench.output')} tex={b.wo ? 'O = \\operatorname{concat}(o^1, o^2, \\dots)\\,W_O' : 'O = WV'} side={!b.wo && b.source !== 'direct' ? <Button label={t('bench.add.wo')} icon="plus" text small onClick={() => change({ wo: r.concatenated[0].map((_, i) => r.concatenated[0].map((__, c) => i === c ? 1 : 0)) })} /> : null}>
             <div class="flow">
-              {output('output', b.heads > 1 ? `o^{${chosenHead + 1}}` : 'O', head.output, 'v', queries, 'q', { currentRow: query })}
-              {b.heads > 1 && <><Arrow />{output('concatenated', 'O', r.concatenated, 'v', queries, 'q', { by: 'concat', currentRow: query })}</>}
-              {b.wo && <><span class="times">×</span>{input('wo', 'W_O', 'x')}<Arrow />{r.projected && output('projected', 'O W_O', r.projected, 'x', queries, 'q', { currentRow: query })}</>}
+              {output('output', b.heads > 1 ? `o^{${chosenHead + 1}}` : 'O', (seen) => seen.heads[chosenHead].output, 'v', queries, 'q', { currentRow: query })}
+              {b.heads > 1 && <><Arrow />{output('concatenated', 'O', (seen) => seen.concatenated, 'v', queries, 'q', { by: 'concat', currentRow: query })}</>}
+              {b.wo && <><span class="times">×</span>{input('wo', 'W_O', 'x')}<Arrow />{r.projected && output('projected', 'O W_O', (seen) => seen.projected!, 'x', queries, 'q', { currentRow: query })}</>}
             </div>
           </Step>
         </> : !failure.value && <div class="skeleton" role="status">{t('engine.asking')}…</div>}
       </div>
     </div>
     <Legend />
-    <div class="formula-line" role="status" aria-live="polite">{formula || <span class="faint">{t('bench.point')}</span>}</div>
+    <FormulaLine />
     <Dialog title={dialog?.kind === 'paste' ? t('bench.paste.title', matrixName(dialog.matrix)) : t('bench.code')} open={!!dialog} onClose={() => setDialog(null)} wide>
       {dialog?.kind === 'paste' && <PasteBox matrix={dialog.matrix} onDone={(rows) => { setDialog(null); setMatrix(dialog.matrix, rows); }} />}
       {dialog?.kind === 'code' && r && <CodeBox tab={dialog.tab} onTab={(tab) => setDialog({ kind: 'code', tab })} />}
@@ -204,7 +191,20 @@ export function BenchScreen() {
   </div>;
 }
 
-// The row, apart from the screen around it: a drag draws this alone.
+// What moves with a finger, apart from the screen around it, so that a frame of a drag draws this alone: matrices, the formula of the
+// cell that is pointed at, the row. Colours keep their scale until the engine has answered.
+type Of = (r: AttentionResult) => (number | null)[][];
+function Live({ of, size, ...props }: Omit<GridProps, 'rows'> & { of: Of }) {
+  const r = result.value, now = seen.value;
+  return r && now && <Grid {...props} rows={of(now)} size={size ?? largest(of(r))} />;
+}
+
+function FormulaLine() {
+  const place = hover.value, r = seen.value, b = bench.value;
+  const formula = r && place && r.heads.length === b.heads ? safely(() => formulaOf(b, r, place)) : '';
+  return <div class="formula-line" role="status" aria-live="polite">{formula || <span class="faint">{t('bench.point')}</span>}</div>;
+}
+
 function BenchRow() {
   const b = bench.value, r = result.value!;
   const chosenHead = Math.min(b.chosen.head, b.heads - 1);
@@ -212,7 +212,7 @@ function BenchRow() {
   const head = r.heads[chosenHead];
   const queries = queryNames(b, r.q.length), keys = keyNames(b, r.k.length);
   const query = Math.min(b.chosen.query, r.q.length - 1), key = Math.min(b.chosen.key, r.k.length - 1);
-  const shown = standsIn(preview.value, b.edits, settled.value?.edits) && preview.value && preview.value.head === chosenHead && preview.value.query === query && preview.value.weights.length === keys.length ? preview.value : null;
+  const stands = standing.value, shown = stands && stands.head === chosenHead && stands.query === query ? stands : null;
   const states: KeyState[] = keys.map((_, k) => {
     const edit = editOf(b.edits, chosenHead, query, k);
     return { edited: !!edit, locked: edit?.kind === 'lock', forbidden: edit?.kind === 'forbid' };

@@ -72,16 +72,35 @@ export const settled = signal<Bench | null>(null);               // the state th
 export const past = signal<Bench[]>([]);
 export const future = signal<Bench[]>([]);
 
+// A new answer with the arrays of the one before wherever the numbers are the same, so that nothing is drawn again for them.
+function kept(old: unknown, now: unknown): unknown {
+  if (!Array.isArray(now) || !Array.isArray(old)) return now;
+  let same = now.length === old.length;
+  for (let i = 0; i < now.length; ++i) {
+    if (typeof now[i] === 'object') now[i] = kept(old[i], now[i]);
+    if (now[i] !== old[i]) same = false;
+  }
+  return same ? old : now;
+}
+function keepRows(old: AttentionResult | null, now: AttentionResult): AttentionResult {
+  if (!old) return now;
+  const out: Record<string, unknown> = { ...now };
+  for (const name of Object.keys(out) as (keyof AttentionResult)[]) if (name !== 'heads') out[name] = kept(old[name], out[name]);
+  out.heads = now.heads.map((head, h) => Object.fromEntries(Object.entries(head).map(([name, value]) => [name, kept(old.heads[h]?.[name as keyof typeof head], value)])));
+  return out as unknown as AttentionResult;
+}
+
 const lane = new Lane((b: Bench) => engine.attention(requestOf(b)));
 const baseLane = new Lane((b: Bench) => engine.attention({ ...requestOf(b), edits: [] }));
 let baseFor = '';
 
 async function ask(b: Bench): Promise<void> {
+  clearTimeout(resting);
   try {
     const reply = await lane.ask(b);
     if (reply) {
       hush('engine');
-      result.value = reply;
+      result.value = keepRows(result.value, reply);
       settled.value = b;
       failure.value = null;
     }
@@ -118,15 +137,13 @@ export function change(next: Partial<Bench>, merge: string | null = null): void 
   void ask(after);
 }
 
-// While a finger is on a bar nothing is committed: the row shows its preview, the engine is asked now and then for the rest, and
-// the end of the drag is one step.
-let draftAsked = 0;
+// While a finger is on a bar nothing is committed: the page previews every row that the score reaches, the engine is asked once the
+// finger rests, and the end of the drag is one step.
+let resting: ReturnType<typeof setTimeout> | undefined;
+const rest = 120;
 export function draft(edits: ScoreEdit[]): void {
-  const now = performance.now();
-  const cells = (result.value?.q.length ?? 0) * (result.value?.k.length ?? 0);
-  if (now - draftAsked < (cells > 400 ? 150 : 0)) return;
-  draftAsked = now;
-  void ask({ ...bench.value, edits });
+  clearTimeout(resting);
+  resting = setTimeout(() => void ask({ ...bench.value, edits }), rest);
 }
 
 // Where one looks is no step for undo.
