@@ -36,6 +36,7 @@ export interface GridProps {
   menu?: ComponentChildren;
   note?: string;
   dim?: boolean;
+  steady?: boolean;               // its numbers move under a finger
 }
 
 // What the looks of a cell mean.
@@ -43,9 +44,14 @@ export const Legend = () => <p class="cells-legend faint"><span><i class="box ty
 
 export const tableCells = 200;
 
+// The largest magnitude, kept with the matrix, which is never written into.
+const magnitudes = new WeakMap<(number | null)[][], number>();
 export function largest(rows: (number | null)[][]): number {
+  const had = magnitudes.get(rows);
+  if (had !== undefined) return had;
   let most = 0;
   for (const row of rows) for (const value of row) if (value !== null && Number.isFinite(value)) most = Math.max(most, Math.abs(value));
+  magnitudes.set(rows, most);
   return most;
 }
 
@@ -287,9 +293,9 @@ function Heat(p: Inner) {
       <canvas ref={canvas} style={{ width: `${columns * cell}px`, height: `${rows * cell}px` }} aria-hidden="true"
         onPointerMove={(event) => { const found = find(event); setPeek(found); p.onHover?.(found); }} onPointerLeave={() => setPeek(null)}
         onClick={(event) => { p.go(find(event), false); }} onDblClick={(event) => { if (p.onEdit) { p.go(find(event), false); p.edit(find(event)); } }} />
-      <div role="row" class="sr" aria-rowindex={p.at.row + 1}><div role="gridcell" id={`${p.id}-cell`} aria-colindex={p.at.column + 1} aria-selected={true}>{spoken}</div></div>
+      <div role="row" class="sr" aria-rowindex={p.at.row + 1}><div role="gridcell" id={`${p.id}-cell`} aria-colindex={p.at.column + 1} aria-selected={true} aria-label={spoken} /></div>
     </div>
-    <p class="heat-value" title={exact(value)}><span class={`hue-${p.rowHue ?? 'q'}`}>{p.rowLabels?.[shown.row] ?? shown.row + 1}</span> · <span class={`hue-${p.columnHue ?? 'k'}`}>{p.columnLabels?.[shown.column] ?? shown.column + 1}</span> {p.typing !== null
+    <p class={`heat-value ${p.steady ? 'steady' : ''}`} title={exact(value)}><span class={`hue-${p.rowHue ?? 'q'}`}>{p.rowLabels?.[shown.row] ?? shown.row + 1}</span> · <span class={`hue-${p.columnHue ?? 'k'}`}>{p.columnLabels?.[shown.column] ?? shown.column + 1}</span> {p.typing !== null
       ? <Editor text={p.typing} label={p.name} onDone={(text, by) => p.commit(text, p.at, by === null ? null : next(p.rows, p.at.row, p.at.column, by))} onStop={() => p.leave(p.at)} />
       : <b>{show(value)}</b>}</p>
   </div>;

@@ -138,7 +138,7 @@ export function RowPanel(p: RowPanelProps) {
         weight, old: p.base?.weights[key] ?? 0, values: p.values[key],
         spoken: score === null ? t('masked') : `${t('score')} ${show(score)}, ${t('weight')} ${show(weight)}${locked ? ', ' + t('row.locked') : ''}`,
       };
-    }), strongest, paletteOf(dark.value));
+    }), dense, strongest, paletteOf(dark.value));
   });
   useEffect(() => () => drawn.leave(), []);
   return <section class={`row-panel ${dense ? 'dense' : ''}`} ref={host} aria-label={t('row.panel', p.query)}>
@@ -150,8 +150,8 @@ export function RowPanel(p: RowPanelProps) {
     <div class="row-body">
       <div class="row-stages" aria-hidden="true"><span>{t('key')}</span><span style={{ height: `${height}px` }}>{t('score')}</span><span class="stage-weight">{t('weight')}</span>{p.values.length > 0 && <span>{t('value')}</span>}</div>
       <div class="row-scroll" onPointerLeave={() => p.onPeek?.(null)}><div class={`row-columns ${p.keys.length <= 8 ? 'few' : ''}`} ref={columns}>
-        <Columns now={now} drawn={drawn} keys={p.keys} kinds={kinds} query={p.query} chosen={c} dense={dense} editable={editable} base={!!p.base} values={p.values} strongest={strongest} dark={dark.value} language={language.value} />
-        {dense && <canvas class="row-picture" aria-hidden="true" />}
+        <Columns now={now} drawn={drawn} keys={p.keys} kinds={kinds} query={p.query} chosen={c} dense={dense} editable={editable} base={!!p.base} values={p.values} language={language.value} />
+        {(dense || p.values.length > 0) && <canvas class="row-picture" aria-hidden="true" />}
       </div></div>
       {p.output.length > 0 && <div class="row-output"><h4 class="hue-v">{t('row.output')}</h4>
         {p.output.length > 8 ? <Spectrum values={p.output} base={p.base?.output ?? null} /> : <ol data-vector="output">{p.output.map((value, x) => <li title={exact(value)} data-value={value}><i style={{ '--h': Math.min(1, Math.abs(value) / strongest).toFixed(3) }} class={value < 0 ? 'negative' : ''} /><b>{show(value)}</b>
@@ -196,8 +196,6 @@ interface ColumnsProps {
   editable: boolean;
   base: boolean;
   values: number[][];
-  strongest: number;
-  dark: boolean;
   language: string;
 }
 const equal = (a: unknown, b: unknown): boolean => a === b || (Array.isArray(a) && Array.isArray(b) && a.length === b.length && a.every((one, i) => equal(one, b[i])));
@@ -206,7 +204,7 @@ class Columns extends Component<ColumnsProps> {
     return (Object.keys(next) as (keyof ColumnsProps)[]).some((name) => name !== 'now' && name !== 'drawn' && !equal(next[name], this.props[name]));
   }
   render() {
-    const { now, keys, kinds, query, chosen, dense, editable, base, values, strongest } = this.props;
+    const { now, keys, kinds, query, chosen, dense, editable, base, values } = this.props;
     this.props.drawn.stale = true;
     return keys.map((label, key) => {
       const masked = kinds[2 * key] === 'm', forbidden = kinds[2 * key + 1] === 'f', locked = kinds[2 * key + 1] === 'l', edited = kinds[2 * key + 1] !== '.';
@@ -229,7 +227,7 @@ class Columns extends Component<ColumnsProps> {
         </div>
         {dense && locked && <span class="lock-mark"><Icon name="lock" /></span>}
         {values.length > 0 && <div class="value-chips" onPointerEnter={() => now.current!.peek('value', key)}>
-          {values[key]?.slice(0, 8).map((value) => <i class={value < 0 ? 'negative' : ''} style={{ '--h': (Math.abs(value) / strongest).toFixed(3) }} onPointerEnter={fullOnHover(value)} />)}
+          {values[key]?.slice(0, 8).map((value) => <i onPointerEnter={fullOnHover(value)} />)}
         </div>}
       </div>;
     });
@@ -239,49 +237,49 @@ class Columns extends Component<ColumnsProps> {
 // The numbers in the columns, which nothing else writes: what was written last is remembered, and only what is another now
 // touches the page.
 type Column = Bar & { number: number | null; spoken: string };
-const parts = { slider: '.score-track', ghost: '.ghost', zero: '.zero', bar: '.score-bar', grip: '.grip', score: '.score-text', track: '.weight-track', old: '.weight-ghost', share: '.weight-bar', weight: '.weight-text', chips: '.value-chips' };
+const parts = { slider: '.score-track', ghost: '.ghost', zero: '.zero', bar: '.score-bar', grip: '.grip', score: '.score-text', track: '.weight-track', old: '.weight-ghost', share: '.weight-bar', weight: '.weight-text' };
 type Slot = Record<keyof typeof parts, HTMLElement | null> & { was: Record<string, string> };
 class Drawn {
   stale = true;                  // the columns are others since they were last looked up
   private slots: Slot[] = [];
   private picture: RowPicture | null = null;
 
-  write(host: HTMLElement, columns: Column[], strongest: number, palette: Palette): void {
-    if (this.stale) this.find(host);
+  write(host: HTMLElement, columns: Column[], dense: boolean, strongest: number, palette: Palette): void {
+    if (this.stale) this.find(host, dense);
     columns.forEach((column, key) => {
       const slot = this.slots[key], at = column.score;
       const differs = (name: string, value: string) => slot.was[name] !== value && (slot.was[name] = value, true);
       const attribute = (part: HTMLElement, name: string, value: string) => { if (differs(name, value)) part.setAttribute(name, value); };
-      const style = (part: keyof typeof parts, name: 'transform' | 'height' | 'opacity', value: string) => { if (slot[part] && differs(part + name, value)) slot[part].style[name] = value; };
+      const style = (part: keyof typeof parts, name: 'top' | 'height', value: string) => { if (slot[part] && differs(part + name, value)) slot[part].style[name] = value; };
       const text = (part: keyof typeof parts, value: string) => { if (slot[part] && differs(part, value)) slot[part].textContent = value; };
       attribute(slot.slider!, 'aria-valuenow', String(column.number ?? -100));
       attribute(slot.slider!, 'aria-valuetext', column.spoken);
       attribute(slot.track!, 'data-weight', String(column.weight));
-      if (this.picture) return;
+      if (dense) return;
       if (at !== null) {
-        const down = (place: number) => `translateY(${place}px)`;
-        if (column.before !== null) style('ghost', 'transform', down(column.before));
-        style('zero', 'transform', down(column.zero));
-        style('bar', 'transform', down(Math.min(column.zero, at)));
+        // Places and heights in tracks that nothing outside depends on: a moved transform or opacity would have the browser put
+        // all layers of the page together again.
+        const down = (place: number) => `${place}px`;
+        if (column.before !== null) style('ghost', 'top', down(column.before));
+        style('zero', 'top', down(column.zero));
+        style('bar', 'top', down(Math.min(column.zero, at)));
         style('bar', 'height', `${Math.abs(at - column.zero)}px`);
-        style('grip', 'transform', down(at));
-        style('score', 'transform', down(at < 24 || (column.number! < 0 && at < height - 26) ? at + 6 : at - 21));
+        style('grip', 'top', down(at));
+        style('score', 'top', down(at < 24 || (column.number! < 0 && at < height - 26) ? at + 6 : at - 21));
         text('score', show(column.number));
       }
-      style('old', 'transform', `scaleY(${column.old})`);
-      style('share', 'transform', `scaleY(${column.weight})`);
+      style('old', 'height', `${100 * column.old}%`);
+      style('share', 'height', `${100 * column.weight}%`);
       text('weight', show(column.weight));
-      style('chips', 'opacity', (0.25 + 0.75 * Math.min(1, column.weight * 1.6)).toFixed(3));
     });
     this.picture?.show(columns, strongest, palette);
   }
 
-  private find(host: HTMLElement): void {
+  private find(host: HTMLElement, dense: boolean): void {
     this.slots = [...host.querySelectorAll<HTMLElement>('.row-column')].map((column) => ({ ...Object.fromEntries(Object.entries(parts).map(([name, selector]) => [name, column.querySelector(selector)])) as Omit<Slot, 'was'>, was: {} } as Slot));
     const canvas = host.querySelector<HTMLCanvasElement>('.row-picture');
-    if (canvas !== (this.picture?.canvas ?? null)) { this.picture?.leave(); this.picture = canvas && new RowPicture(canvas, host); }
-    // Of a row that has become a long one.
-    if (canvas) for (const { chips } of this.slots) if (chips) chips.style.opacity = '';
+    if (canvas !== (this.picture?.canvas ?? null) || dense !== this.picture?.tracks) { this.picture?.leave(); this.picture = canvas && new RowPicture(canvas, host, dense); }
+    this.picture?.look();
     this.stale = false;
   }
 

@@ -193,10 +193,11 @@ export function BenchScreen() {
 
 // What moves with a finger, apart from the screen around it, so that a frame of a drag draws this alone: matrices, the formula of the
 // cell that is pointed at, the row. Colours keep their scale until the engine has answered.
+const moving = new Set(['scores', 'weights', 'output', 'concatenated', 'projected']);
 type Of = (r: AttentionResult) => (number | null)[][];
 function Live({ of, size, ...props }: Omit<GridProps, 'rows'> & { of: Of }) {
   const r = result.value, now = seen.value;
-  return r && now && <Grid {...props} rows={of(now)} size={size ?? largest(of(r))} />;
+  return r && now && <Grid {...props} steady={moving.has(props.id)} rows={of(now)} size={size ?? largest(of(r))} />;
 }
 
 function FormulaLine() {
