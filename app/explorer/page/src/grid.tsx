@@ -198,7 +198,7 @@ class Row extends Component<RowProps> {
         const here = p.at === c;
         const share = value === null || p.size === 0 ? 0 : Math.min(1, p.tone === 'w' ? value / p.size : Math.abs(value) / p.size);
         const edited = p.edited[c] === '1';
-        const classes = ['cell', value === null ? 'masked' : value < 0 ? 'negative' : '', here && p.cursor ? 'chosen' : '', p.lit[c] === '1' ? 'lit' : '', edited ? 'edited' : ''].join(' ');
+        const classes = ['cell', value === null ? 'masked' : value < 0 ? 'negative' : '', here && p.cursor ? 'chosen' : '', p.lit[c] === '1' ? 'lit' : '', edited ? 'edited' : '', here && p.typing !== null ? 'typing' : ''].join(' ');
         const text = p.typed && value !== null ? show(value, 3).replace(/(\.\d*?)0+$/, '$1').replace(/\.$/, '') : show(value, p.digits);
         return <td role="gridcell" class={classes} data-row={r} data-column={c} data-value={value ?? '-inf'} style={p.tone === 'w' && value !== null ? weightStyle(palette, share) : { '--t': share.toFixed(3) }} tabIndex={here ? 0 : -1}
           aria-label={`${p.label || t('row.n', r + 1)}, ${labels?.[c] ?? c + 1}: ${value === null ? `${text} ${t('masked')}` : text}${edited ? ', ' + t('edited') : ''}`}
