@@ -90,6 +90,8 @@ export function RowPanel(p: RowPanelProps) {
     event.stopPropagation();
   };
   const down = (event: PointerEvent, key: number) => {
+    // A number that was typed belongs to the bar it was typed for: it is taken before another is chosen.
+    (document.activeElement as HTMLElement | null)?.blur?.();
     p.onChoose(key);
     const score = p.scores[key];
     if (!editable || score === null || event.button !== 0) return;

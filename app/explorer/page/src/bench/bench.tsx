@@ -8,7 +8,7 @@ import { RowPanel, type KeyState } from '../rowpanel';
 import { previewRow } from '../softmax';
 import { parseTable, show, toCsv } from '../numbers';
 import { later } from '../pending';
-import { complain, copy, download, hush, pngOf, returned, say } from '../shared';
+import { complain, copy, download, explain, hush, pngOf, returned, say } from '../shared';
 import { Button, Dialog, Icon, Menu, NumberField, Segmented, Select, Stepper, Tex } from '../ui';
 import { t, type Key } from '../words';
 import { route, writeState } from '../link';
@@ -65,17 +65,20 @@ export function BenchScreen() {
     const given = route.value.state;
     const read = given === null ? null : readBench(given), parsed = read && !('part' in read) ? read : null;
     if (given !== null && !parsed) say(t('bench.link.bad'), 'error');
-    load(parsed ?? bench.value);
+    // Coming back from another room keeps what stood here, and the steps that can be taken back.
+    if (parsed) load(parsed);
+    else askAgain();
   }, [route.value]);
   useEffect(() => later(() => writeState('bench', [], linkState(b)), 150), [b, route.value]);
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
-      if (event.ctrlKey || event.metaKey ? event.key.toLowerCase() !== 'z' : /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) return;
+      // In a field the keys are the field's, its own undo as well.
+      if (/^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() !== 'z')) return;
       if (target.closest('dialog')) return;
       const now = bench.value;
       if (event.key === 'z' || (event.key.toLowerCase() === 'z' && (event.ctrlKey || event.metaKey) && !event.shiftKey)) undo();
-      else if (event.key === 'Z') redo();
+      else if (event.key.toLowerCase() === 'z') redo();
       else if (event.key === '[') choose({ head: (now.chosen.head + now.heads - 1) % now.heads });
       else if (event.key === ']') choose({ head: (now.chosen.head + 1) % now.heads });
       else return;
@@ -139,7 +142,7 @@ export function BenchScreen() {
   return <div class="bench">
     <h1 class="sr">{t('nav.bench')}</h1>
     <Toolbar onCode={() => setDialog({ kind: 'code', tab: 'numpy' })} />
-    {failure.value && <div class="banner error" role="alert"><strong>{t('bench.cannot')}</strong> {failure.value} <Button label={t('undo')} small onClick={undo} /> <Button label={t('bench.again')} small onClick={askAgain} /></div>}
+    {failure.value && <div class="banner error" role="alert"><strong>{t('bench.cannot')}</strong> {explain(failure.value)} <Button label={t('undo')} small onClick={undo} /> <Button label={t('bench.again')} small onClick={askAgain} /></div>}
     <div class={`bench-body ${failure.value ? 'stale' : ''}`}>
       <Step n={1} title={t('bench.inputs')} tex={b.source === 'direct' ? 'Q,\\ K,\\ V' : b.source === 'cross' ? 'Q = XW_Q\\quad K = MW_K\\quad V = MW_V' : 'Q = XW_Q\\quad K = XW_K\\quad V = XW_V'} class="inputs">
         {b.source === 'direct' ? <div class="stack">
@@ -246,6 +249,29 @@ function Step({ n, title, tex, children, side, class: name = '' }: { n: number; 
   return <section class={`step ${name}`}><header><span class="step-n" aria-hidden="true">{n}</span><h2>{title}</h2><Tex tex={tex} />{side && <div class="step-side">{side}</div>}</header>{children}</section>;
 }
 
+// The numbers of a new shape come from the engine. Until they are here the steppers show the shape that is wanted, and whatever is changed
+// meanwhile is kept: the numbers are asked for again.
+const wanted = signal<Shape | null>(null);
+let draws = 0;
+async function toShape(next: Partial<Shape>): Promise<void> {
+  const asking = wanted.value !== null;
+  wanted.value = { ...(wanted.value ?? shapeOf(bench.value)), ...next };
+  if (asking) return;
+  try {
+    for (;;) {
+      const from: Bench = bench.value, shape: Shape = wanted.value!;
+      const made = await reshape(from, shape);
+      if (bench.value !== from || wanted.value !== shape) continue;
+      change(made);
+      return;
+    }
+  } catch (error) {
+    complain(error);
+  } finally {
+    wanted.value = null;
+  }
+}
+
 function Toolbar({ onCode }: { onCode: () => void }) {
   const b = bench.value, r = result.value;
   // The box shows the seed of the numbers that stand there, or what is typed for the next ones.
@@ -256,10 +282,10 @@ function Toolbar({ onCode }: { onCode: () => void }) {
   const draw = () => {
     const next = typedSeed ?? (b.seed === null ? 1 : b.seed + 1);
     setTypedSeed(null);
-    randomise(bench.value, next).then((drawn) => change(drawn)).catch(complain);
+    const mine = ++draws;
+    randomise(bench.value, next).then((drawn) => { if (mine === draws) change(drawn); }).catch(complain);
   };
-  const s = shapeOf(b);
-  const toShape = (next: Partial<Shape>) => { reshape(bench.value, { ...s, ...next }).then((changed) => change(changed)).catch((error) => complain(error)); };
+  const s = wanted.value ?? shapeOf(b);
   const source = (value: Bench['source']) => {
     if (value === b.source) return;
     const chosen = { ...b.chosen, key: 0, query: Math.min(b.chosen.query, b.x.length - 1) };
@@ -295,11 +321,11 @@ function Toolbar({ onCode }: { onCode: () => void }) {
     <Segmented label={t('bench.source')} value={b.source} onChange={source} options={[{ value: 'self', label: t('bench.self') }, { value: 'cross', label: t('bench.cross') }, { value: 'direct', label: 'Q K V', title: t('bench.direct') }]} />
     <span class="settings-toggle"><Button icon="down" text small label={t('bench.settings')} pressed={settings} onClick={() => setSettings(!settings)} /></span>
     <div class={`settings ${settings ? 'open' : ''}`}>
-    <Stepper id="tokens" label={t('bench.tokens')} value={s.tokens} min={1} max={128} onChange={(tokens) => toShape({ tokens })} />
-    {b.source !== 'self' && <Stepper label={t('bench.memory')} value={s.memory} min={1} max={256} onChange={(memory) => toShape({ memory })} />}
-    {b.source !== 'direct' && <Stepper label={t('bench.width')} value={s.width} min={1} max={64} onChange={(width) => toShape({ width })} />}
-    <Stepper id="heads" label={t('bench.heads')} value={s.heads} min={1} max={16} onChange={(heads) => toShape({ heads })} />
-    <Stepper label={t('bench.head.size')} value={s.headDim} min={1} max={64} onChange={(headDim) => toShape({ headDim })} />
+    <Stepper id="tokens" label={t('bench.tokens')} value={s.tokens} min={1} max={128} onChange={(tokens) => void toShape({ tokens })} />
+    {b.source !== 'self' && <Stepper label={t('bench.memory')} value={s.memory} min={1} max={256} onChange={(memory) => void toShape({ memory })} />}
+    {b.source !== 'direct' && <Stepper label={t('bench.width')} value={s.width} min={1} max={64} onChange={(width) => void toShape({ width })} />}
+    <Stepper id="heads" label={t('bench.heads')} value={s.heads} min={1} max={16} onChange={(heads) => void toShape({ heads })} />
+    <Stepper label={t('bench.head.size')} value={s.headDim} min={1} max={64} onChange={(headDim) => void toShape({ headDim })} />
     <Select id="mask" label={t('bench.mask')} value={b.mask.kind} options={(['none', 'causal', 'window', 'prefix', 'dense'] as MaskKind[]).map((kind) => ({ value: kind, label: t(`mask.${kind}` as Key) }))} onChange={(kind) => mask(kind as MaskKind)} />
     {b.mask.kind === 'window' && <Stepper label={t('mask.before')} value={b.mask.before} min={0} max={256} onChange={(before) => change({ mask: { ...b.mask, before } })} />}
     {b.mask.kind === 'prefix' && <Stepper label={t('mask.length')} value={b.mask.length} min={0} max={256} onChange={(length) => change({ mask: { ...b.mask, length } })} />}

@@ -2,7 +2,7 @@
 import { signal } from '@preact/signals';
 import type { AttentionRequest, AttentionResult, MaskRule, Matrix, ScoreEdit } from '../engine';
 import { Lane } from '../engine';
-import { engine, explain, hush } from '../shared';
+import { engine, hush } from '../shared';
 
 export type MaskKind = 'none' | 'causal' | 'window' | 'prefix' | 'dense';
 
@@ -67,7 +67,7 @@ export function requestOf(b: Bench): AttentionRequest {
 export const bench = signal<Bench>(abc);
 export const result = signal<AttentionResult | null>(null);
 export const baseResult = signal<AttentionResult | null>(null); // without edits
-export const failure = signal<string | null>(null);
+export const failure = signal<unknown>(null);
 export const settled = signal<Bench | null>(null);               // the state that `result` belongs to
 export const past = signal<Bench[]>([]);
 export const future = signal<Bench[]>([]);
@@ -108,13 +108,15 @@ async function ask(b: Bench): Promise<void> {
       const { chosen: _, edits: __, ...rest } = b;
       const fingerprint = JSON.stringify(rest);
       if (fingerprint !== baseFor) {
-        baseFor = fingerprint;
         const base = await baseLane.ask(b);
-        if (base) baseResult.value = base;
+        if (base) {
+          baseFor = fingerprint;
+          baseResult.value = base;
+        }
       }
     }
   } catch (error) {
-    failure.value = explain(error);
+    failure.value = error;
   }
 }
 
@@ -226,11 +228,12 @@ export function readBench(data: unknown, whole = false): Bench | Unreadable {
   if (!isCount(b.heads, 1, 64)) return { part: 'heads' };
   if (!(b.scale === null || (typeof b.scale === 'number' && Number.isFinite(b.scale)))) return { part: 'scale' };
   if (!b.mask || !['none', 'causal', 'window', 'prefix', 'dense'].includes(b.mask.kind) || faultOf('mask', b.mask.allowed, true)) return { part: 'mask' };
+  if (!isCount(b.mask.before, 0, 512) || !isCount(b.mask.length, 0, 512)) return { part: 'mask' };
   if (!Array.isArray(b.edits) || b.edits.length > 5000) return { part: 'edits' };
   const wrong = b.edits.findIndex((e) => !(e && ['set', 'add', 'scale', 'forbid', 'lock'].includes(e.kind) && isCount(e.head, -1, 63) && isCount(e.query, -1, 511) && isCount(e.key, -1, 511) && (e.value === undefined || Number.isFinite(e.value))));
   if (wrong >= 0) return { part: `edits[${wrong}]` };
   if (![b.names, b.memoryNames].every((names) => Array.isArray(names) && names.every((name) => typeof name === 'string'))) return { part: 'names' };
-  if (!b.chosen || !isCount(b.chosen.head, 0, 63) || !isCount(b.chosen.query, 0, 511) || !isCount(b.chosen.key, 0, 511)) return { part: 'chosen' };
+  if (!b.chosen || !isCount(b.chosen.head, 0, b.heads - 1) || !isCount(b.chosen.query, 0, 511) || !isCount(b.chosen.key, 0, 511)) return { part: 'chosen' };
   if (!(b.seed === null || isCount(b.seed, 0, mostSeed))) return { part: 'seed' };
   return b;
 }

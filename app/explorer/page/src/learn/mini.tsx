@@ -37,7 +37,7 @@ export function useMini(from: Bench): Mini {
   useEffect(() => {
     lane.ask(b).then((reply) => { if (reply) { hush('engine'); setR(reply); setAnswered(b); if (!b.edits.length) setBase(reply); } }).catch(complain);
   }, [b, returned.value]);
-  return { b, r, base, fresh: answered === b || answered?.edits === b.edits, touched: b !== start, change: (next) => setB({ ...latest.current, ...next }), reset: () => setB(start), hover, setHover };
+  return { b, r, base, fresh: answered === b || answered?.edits === b.edits, touched: b !== start, change: (next) => { latest.current = { ...latest.current, ...next }; setB(latest.current); }, reset: () => setB(start), hover, setHover };
 }
 
 const titles: Record<string, string> = { x: 'X', memory: 'M', wq: 'W_Q', wk: 'W_K', wv: 'W_V', wo: 'W_O', q: 'Q', k: 'K', v: 'V', products: 'QK^{\\top}', output: 'O', projected: 'O W_O' };
