@@ -12,8 +12,9 @@ const near = (a, b, within, what) => assert.ok(Math.abs(a - b) <= within, `${wha
 const column = (page, key) => page.locator(`.row-column[data-key="${key}"]`);
 const slider = (page, key) => column(page, key).locator('[role=slider]');
 const row = (page, what) => page.$$eval('.row-column', (columns, name) => columns.map((c) => name === 'weight' ? Number(c.querySelector('.weight-track').dataset.weight) : Number(c.querySelector('[role=slider]').getAttribute('aria-valuenow'))), what);
-const example = async (page, id) => { await page.selectOption('#example', id); await page.waitForTimeout(150); await settled(page); };
+const example = async (page, id) => { await page.selectOption('#example', id); await settled(page); };
 async function drag(page, key, by, steps = 8) {
+  await settled(page);
   await slider(page, key).scrollIntoViewIfNeeded();
   const box = await slider(page, key).boundingBox();
   const x = box.x + box.width / 2, y = box.y + box.height / 2;
@@ -56,11 +57,11 @@ test('500 cells equal an independent float64 computation within 1e-5', async () 
   for (const [id, visible] of [['heads', () => true], ['abc', () => true], ['causal', (i, j) => j <= i]]) {
     await example(page, id);
     for (let round = 0; round < 4; ++round) {
-      if (round > 0) { await page.fill('.seed input', String(Math.floor(draw() * 1000))); await page.click('.seed button'); await page.waitForTimeout(200); await settled(page); }
+      if (round > 0) { await page.fill('.seed input', String(Math.floor(draw() * 1000))); await page.click('.seed button'); await settled(page); }
       const [x, wq, wk, wv] = await Promise.all(['x', 'wq', 'wk', 'wv'].map((name) => matrix(page, name)));
       const heads = id === 'heads' ? 2 : 1, width = wq[0].length / heads;
       for (let h = 0; h < heads; ++h) {
-        if (heads > 1) { await page.click(`.step-side [data-value="${h}"]`); await page.waitForTimeout(50); }
+        if (heads > 1) { await page.click(`.step-side [data-value="${h}"]`); await settled(page); }
         const cut = (m) => m.map((r) => r.slice(h * width, (h + 1) * width));
         const wanted = byHand(cut(times(x, wq)), cut(times(x, wk)), cut(times(x, wv)), 1 / Math.sqrt(width), visible);
         for (const name of ['products', 'scores', 'weights', 'output']) {
@@ -87,12 +88,10 @@ test('dragging a score moves weights and output, stays the engine\'s, and undo b
   assert.ok(await page.locator('[data-matrix=scores] .edited').count() === 1);
   await page.click('#undo');
   await settled(page);
-  await page.waitForTimeout(100);
   assert.deepEqual(await matrix(page, 'weights'), before);
   assert.deepEqual(await matrix(page, 'output'), output);
   await page.click('#redo');
   await settled(page);
-  await page.waitForTimeout(100);
   assert.deepEqual(await matrix(page, 'weights'), after);
   await page.context().close();
 });
@@ -225,7 +224,6 @@ test('the link is the state; a link of another version is told so', async () => 
   const page = await open(browser, server, '#/workbench');
   await example(page, 'heads');
   await drag(page, 2, 30);
-  await page.waitForTimeout(500);
   const weights = await matrix(page, 'weights'), address = page.url();
   assert.match(address, /#\/workbench\?v=1&s=/);
   const other = await open(browser, server, address.slice(server.address.length));
@@ -253,7 +251,6 @@ test('JSON goes out and comes in again as the same state; CSV and SVG hold the n
   for (const token of ['A', 'B', 'C']) assert.ok(svg.includes(`>${token}</text>`));
   assert.equal(await page.evaluate((text) => new DOMParser().parseFromString(text, 'image/svg+xml').querySelectorAll('parsererror').length, svg), 0);
   await page.selectOption('#example', 'abc');
-  await page.waitForTimeout(200);
   await settled(page);
   await page.click('#export');
   const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.click('[role=menuitem]:has-text("Open a JSON file")')]);
@@ -327,7 +324,7 @@ test('the seed that stands there is the seed of the numbers, in the link as well
   assert.equal(await page.inputValue('.seed input'), '7');
   const x = await matrix(page, 'x'), drawn = (await (await fetch(`${server.address}api/v1/operation`, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ name: 'normal', rows: 3, columns: 2, seed: 7 * 16 + 1 }) })).json()).output;
   x.forEach((r, i) => r.forEach((value, j) => near(value, drawn[i][j], 0.0051, `x ${i} ${j}`)));
-  await page.waitForTimeout(400);
+  await settled(page);
   const other = await open(browser, server, page.url().slice(server.address.length));
   await settled(other);
   assert.equal(await other.inputValue('.seed input'), '7');
@@ -403,5 +400,66 @@ test('bad input gets a sentence: letters for numbers, shapes that do not fit, a 
   await page.click('.banner.error button >> nth=0');
   await page.waitForSelector('.banner.error', { state: 'detached' });
   assert.deepEqual(page.problems, []);
+  await page.context().close();
+});
+
+test('what is typed and clicked while the engine makes numbers is kept', async () => {
+  const page = await open(browser, server, '#/workbench');
+  await settled(page);
+  let release;
+  const held = new Promise((done) => { release = done; });
+  await page.route('**/operation', async (route) => { await held; await route.continue(); });
+  const more = page.locator('#tokens').locator('xpath=..').getByRole('button').last();
+  await more.click();
+  await more.click();
+  await page.dblclick('[data-matrix=x] [data-row="0"][data-column="0"]');
+  await page.keyboard.type('7');
+  await page.keyboard.press('Enter');
+  release();
+  await settled(page);
+  const x = await matrix(page, 'x');
+  assert.equal(x.length, 5);
+  assert.equal(x[0][0], 7);
+  await page.context().close();
+});
+
+test('a number typed for one key stays with it when another bar is pressed', async () => {
+  for (const hash of ['#/workbench', '#/learn/query']) {
+    const page = await open(browser, server, hash);
+    await settled(page);
+    await page.locator('.row-column[data-key="0"] [role=slider]').click();
+    await settled(page);
+    const before = await row(page, 'score');
+    await page.fill('.row-tools input >> nth=0', '-1.5');
+    await page.locator('.row-column[data-key="2"] [role=slider]').click();
+    await settled(page);
+    const after = await row(page, 'score');
+    assert.equal(after[0], -1.5, hash);
+    assert.equal(after[2], before[2], hash);
+    await page.context().close();
+  }
+});
+
+test('steps can be taken back after a look at a lesson; a field has its own undo', async () => {
+  const page = await open(browser, server, '#/workbench');
+  await drag(page, 1, 25);
+  const dragged = await matrix(page, 'weights');
+  await page.click('nav [href="#/learn"]');
+  await page.waitForSelector('.home');
+  await page.click('nav [href="#/workbench"]');
+  await settled(page);
+  assert.deepEqual(await matrix(page, 'weights'), dragged);
+  await page.fill('.row-tools input >> nth=0', '3');
+  await page.keyboard.press('Control+z');
+  await page.keyboard.press('Escape');
+  await settled(page);
+  assert.equal(await page.locator('#undo:not(:disabled)').count(), 1);
+  // The room's own entry in the navigation leaves the state in the address.
+  await page.click('nav [href="#/workbench"]');
+  await settled(page);
+  assert.match(page.url(), /#\/workbench\?v=1&s=/);
+  await page.click('#undo');
+  await settled(page);
+  assert.notDeepEqual(await matrix(page, 'weights'), dragged);
   await page.context().close();
 });

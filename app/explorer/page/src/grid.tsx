@@ -119,7 +119,7 @@ export function Grid(props: GridProps) {
     else if (pasted.length) { hush('number'); props.onPaste(pasted); }
   };
   const size = props.size ?? largest(props.rows);
-  const inner: Inner = { ...props, at, typing, edit, commit, leave, go, size };
+  const inner: Inner = { ...props, at, typing, whole: opened.current !== null, edit, commit, leave, go, size };
   const now = useRef(inner);
   now.current = inner;
   return <figure class={`matrix ${props.dim ? 'dim' : ''}`} ref={host} data-matrix={props.id} onKeyDown={keys} onPaste={paste} onPointerLeave={() => props.onHover?.(null)}>
@@ -129,13 +129,14 @@ export function Grid(props: GridProps) {
   </figure>;
 }
 
-type Inner = GridProps & { at: Cell; typing: string | null; edit: (cell: Cell) => void; commit: (text: string, cell: Cell, then?: Cell | null) => void; leave: (cell: Cell) => void; go: (cell: Cell, focus?: boolean) => void; size: number };
+// `whole`: the editor holds the cell's number, and what is typed replaces it; otherwise the first letter of a new one.
+type Inner = GridProps & { at: Cell; typing: string | null; whole: boolean; edit: (cell: Cell) => void; commit: (text: string, cell: Cell, then?: Cell | null) => void; leave: (cell: Cell) => void; go: (cell: Cell, focus?: boolean) => void; size: number };
 
 // `onDone`: by how many cells the focus moves on, null when it has gone elsewhere.
-function Editor({ text, onDone, onStop, label }: { text: string; onDone: (text: string, by: number | null) => void; onStop: () => void; label: string }) {
+function Editor({ text, whole, onDone, onStop, label }: { text: string; whole: boolean; onDone: (text: string, by: number | null) => void; onStop: () => void; label: string }) {
   const field = useRef<HTMLInputElement>(null);
   const stopped = useRef(false);
-  useLayoutEffect(() => { field.current!.focus(); if (text.length > 1) field.current!.select(); }, []);
+  useLayoutEffect(() => { field.current!.focus(); if (whole) field.current!.select(); }, []);
   return <input class="cell-input" ref={field} defaultValue={text} inputMode="decimal" aria-label={label}
     onBlur={(event) => { if (!stopped.current) onDone(event.currentTarget.value, null); }}
     onKeyDown={(event) => {
@@ -205,7 +206,7 @@ class Row extends Component<RowProps> {
           aria-selected={here && p.cursor}
           onPointerEnter={(event) => { fullOnHover(value)(event); now.current!.onHover?.({ row: r, column: c }); }} onFocus={() => now.current!.onHover?.({ row: r, column: c })}
           onClick={() => now.current!.go({ row: r, column: c })} onDblClick={() => { if (now.current!.onEdit) now.current!.edit({ row: r, column: c }); }}>
-          {here && p.typing !== null ? <Editor text={p.typing} label={now.current!.name} onDone={(typed, by) => now.current!.commit(typed, { row: r, column: c }, by === null ? null : next(now.current!.rows, r, c, by))} onStop={() => now.current!.leave({ row: r, column: c })} /> : text}
+          {here && p.typing !== null ? <Editor text={p.typing} whole={now.current!.whole} label={now.current!.name} onDone={(typed, by) => now.current!.commit(typed, { row: r, column: c }, by === null ? null : next(now.current!.rows, r, c, by))} onStop={() => now.current!.leave({ row: r, column: c })} /> : text}
         </td>;
       })}
     </tr>;
@@ -296,7 +297,7 @@ function Heat(p: Inner) {
       <div role="row" class="sr" aria-rowindex={p.at.row + 1}><div role="gridcell" id={`${p.id}-cell`} aria-colindex={p.at.column + 1} aria-selected={true} aria-label={spoken} /></div>
     </div>
     <p class={`heat-value ${p.steady ? 'steady' : ''}`} title={exact(value)}><span class={`hue-${p.rowHue ?? 'q'}`}>{p.rowLabels?.[shown.row] ?? shown.row + 1}</span> · <span class={`hue-${p.columnHue ?? 'k'}`}>{p.columnLabels?.[shown.column] ?? shown.column + 1}</span> {p.typing !== null
-      ? <Editor text={p.typing} label={p.name} onDone={(text, by) => p.commit(text, p.at, by === null ? null : next(p.rows, p.at.row, p.at.column, by))} onStop={() => p.leave(p.at)} />
+      ? <Editor text={p.typing} whole={p.whole} label={p.name} onDone={(text, by) => p.commit(text, p.at, by === null ? null : next(p.rows, p.at.row, p.at.column, by))} onStop={() => p.leave(p.at)} />
       : <b>{show(value)}</b>}</p>
   </div>;
 }
