@@ -12,8 +12,8 @@ let browser, folder;
 before(async () => { folder = mkdtempSync(join(tmpdir(), 'attend-planted-')); execFileSync(planted, [folder]); browser = await browse(); });
 after(async () => { await browser?.close(); rmSync(folder, { recursive: true, force: true }); });
 
-async function withModel(name, text, act) {
-  const server = await serve(join(folder, name));
+async function withModel(name, text, act, ...more) {
+  const server = await serve(join(folder, name), ...more);
   try {
     const page = await open(browser, server, '#/model');
     await page.waitForSelector('#source-text');
@@ -119,5 +119,96 @@ test('an encoder-decoder that copies: the planted alignment head is found and it
     const [file] = await Promise.all([page.waitForEvent('download'), page.click('[role=menuitem]:has-text("Alignments")')]);
     assert.equal(readFileSync(await file.path(), 'utf8'), '0-0 1-1 2-2 3-3 4-4 5-5 6-6 7-7\n');
     assert.ok((await vector(page, 'projected')).length > 0);
+  });
+});
+
+const difference = async (page) => { await settled(page); return pinned(page); };
+const against = async (page, what) => { await page.selectOption('#against', what); await settled(page); };
+
+test('two texts: a text less itself is 0, what differs is found, and other lengths are refused', async () => {
+  await withModel('induction', 'abcdefgabcdefg', async (page) => {
+    await head(page, 'decoder.1.self.1');
+    await against(page, 'text');
+    const compare = async (text) => { await page.fill('#other-text', text); await page.click('#compare-text'); await settled(page); };
+    await compare('abcdefgabcdefg');
+    assert.deepEqual(await difference(page), { largest: 0, mean: 0 });
+    // Nothing is repeated there: the induction head rests on the begin mark, where it read b after the first a.
+    await compare('abcdefghijklmn');
+    await page.waitForFunction(() => Number(document.querySelector('.difference')?.dataset.largest) > 0.99);
+    assert.ok(Number((await page.getAttribute('.difference', 'data-at')).split(',')[0]) >= 8);
+    // A head that goes by places alone reads both alike.
+    await head(page, 'decoder.0.self.2');
+    await page.waitForFunction(() => Number(document.querySelector('.difference')?.dataset.largest) < 1e-5);
+    await compare('abc');
+    await page.waitForSelector('.refusal');
+    assert.match(await page.textContent('.refusal'), /15 queries and 15 keys.*4 and 4/);
+    assert.equal(await page.locator('.difference').count(), 0, 'no map of what does not fit');
+  });
+});
+
+test('two checkpoints: the same one gives 0, a later one what was changed, another shape is refused; the link keeps it', async () => {
+  await withModel('induction', 'abcdefgabcdefg', async (page, server) => {
+    await head(page, 'decoder.0.self.2');
+    await against(page, 'model');
+    await page.selectOption('#other-model', 'copy');
+    assert.deepEqual(await difference(page), { largest: 0, mean: 0 });
+    await page.selectOption('#other-model', 'later');
+    await page.waitForFunction(() => Number(document.querySelector('.difference')?.dataset.largest) > 0.5);
+    // The token before has all the weight in one, every token its share in the other.
+    const n = 15, wanted = Array.from({ length: n }, (_, i) => 2 * i / (i + 1)).reduce((a, b) => a + b, 0) / n / n;
+    const found = await difference(page);
+    near(found.largest, 1 - 1 / n, 1e-5, 'largest');
+    near(found.mean, wanted, 1e-5, 'mean');
+    assert.equal(await page.getAttribute('.difference', 'data-at'), '14,13');
+    await page.waitForTimeout(500);
+    const other = await open(browser, server, page.url().slice(server.address.length));
+    await other.waitForSelector('.difference');
+    assert.deepEqual(await difference(other), found);
+    await other.context().close();
+    await page.selectOption('#other-model', 'quiet');
+    await page.waitForSelector('.refusal');
+    assert.match(await page.textContent('.refusal'), /induction .*quiet /);
+    assert.equal(await page.locator('.difference').count(), 0);
+  }, '--models', folder);
+});
+
+test('a text from right to left is read so: order, fields, arrows and the drag', async () => {
+  const text = [0, 1, 2, 3, 4, 0, 1, 2, 3, 4].map((i) => String.fromCodePoint(0x5d0 + i)).join('');
+  await withModel('hebrew', text, async (page) => {
+    const left = (selector) => page.$eval(selector, (element) => element.getBoundingClientRect().left);
+    const word = (i) => `.words [data-token="${i}"]`;
+    assert.equal(await page.$eval('#source-text', (field) => getComputedStyle(field).direction), 'rtl');
+    assert.ok(await left(word(1)) > await left(word(2)), 'the first letter stands on the right');
+    assert.ok(await left(word(0)) > await left(word(1)), 'and the begin mark before it');
+    await page.click(word(4));
+    await settled(page);
+    await page.keyboard.press('ArrowLeft');
+    await settled(page);
+    assert.equal(await page.getAttribute('.token.chosen-q', 'data-token'), '5', 'to the left is onward');
+    // A line of ours around such words stays as it is: the query, an arrow, the key.
+    await page.click('.row-column[data-key="2"] .key-label');
+    await settled(page);
+    assert.ok(await left('.edge .hue-q') < await left('.edge .hue-k'));
+    assert.ok(await left('.map-value .hue-q') < await left('.map-value .hue-k'));
+    const slider = page.locator('.row-column[data-key="2"] [role=slider]'), before = await weights(page);
+    await slider.scrollIntoViewIfNeeded();
+    const box = await slider.boundingBox(), x = box.x + box.width / 2, y = box.y + box.height / 2;
+    await page.mouse.move(x, y);
+    await page.mouse.down();
+    await page.mouse.move(x, y - 40, { steps: 4 });
+    await page.mouse.up();
+    await settled(page);
+    const after = await weights(page);
+    assert.ok(after[2] > before[2], `${before[2]} to ${after[2]}`);
+    near(after.reduce((a, b) => a + b, 0), 1, 1e-6, 'row sum');
+    assert.equal(await page.locator('.edits li').count(), 1);
+    await page.click('.segmented [data-value=lines]');
+    await page.waitForSelector('.lines .thread.now', { state: 'attached' });
+    assert.ok(await left('.lines .line-key >> nth=1') > await left('.lines .line-key >> nth=2'));
+    await page.click('#generate');
+    await page.waitForSelector('.steps button');
+    await settled(page);
+    assert.ok(await left('.steps [data-step="0"]') > await left('.steps [data-step="1"]'));
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth > innerWidth), false);
   });
 });

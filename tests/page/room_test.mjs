@@ -212,6 +212,104 @@ test('find heads sorts the wall; generation steps, branches and shows the cache;
   await page.context().close();
 });
 
+const tileOf = async (asked) => {
+  const reply = await fetch(`${server.address}api/v1/tile`, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ heads: 'all', what: 'weights', edits: [], ...asked }) });
+  const [heads, rows, columns] = reply.headers.get('Attend-Shape').split(',').map(Number), data = new Float32Array(await reply.arrayBuffer());
+  return { heads, rows, columns, at: (head, i, j) => data[(head * rows + i) * columns + j] };
+};
+const stepsOf = (method, more = {}) => api(server, 'generate', { model: 'tatoeba-zh-en', input: { source: sentence, language: 'en' }, edits: [], steps: 64, method, prefix_ids: [], ...more });
+// So hot that hardly any token is likely, the end included: long enough for 64 steps.
+const hot = { kind: 'sample', temperature: 6, top_k: 0, top_p: 1, seed: 3 };
+
+test('64 cached steps give the maps of the whole text at once within 1e-5, on the page and in the interface', async () => {
+  let worst = 0, cells = 0;
+  for (const watch of ['decoder.0.self', 'decoder.3.self', 'decoder.3.cross']) {
+    const made = await stepsOf(hot, { watch });
+    assert.equal(made.steps.length, 64);
+    const whole = await tileOf({ model: 'tatoeba-zh-en', input: { source: sentence, language: 'en', target_ids: made.steps.map((step) => step.id).slice(0, 63) }, attention: watch });
+    made.steps.forEach((step, i) => {
+      assert.equal(step.weights.length, whole.heads);
+      step.weights.forEach((row, h) => {
+        assert.equal(row.length, watch.endsWith('cross') ? whole.columns : i + 1, 'what was in the cache');
+        row.forEach((weight, j) => { ++cells; worst = Math.max(worst, Math.abs(weight - whole.at(h, i, j))); });
+      });
+    });
+  }
+  record('cached steps against the whole text at once', `${cells} weights, largest difference ${worst.toExponential(1)}`);
+  assert.ok(worst <= 1e-5, `${worst}`);
+  // The page shows the same steps.
+  const page = await open(browser, server, '#/model');
+  await enter(page);
+  const name = await choose(page, 'decoder', 3, 2);
+  await page.click('#generate');
+  await page.click('.generation [data-value=sample]');
+  for (const [field, value] of [['#temperature', '6'], ['#seed', '3'], ['.generation header .stepper input', '64']]) { await page.fill(field, value); await page.press(field, 'Enter'); }
+  await settled(page);
+  const made = await stepsOf(hot, { watch: name });
+  const whole = await tileOf({ model: 'tatoeba-zh-en', input: { source: sentence, language: 'en', target_ids: made.steps.map((step) => step.id).slice(0, 63) }, attention: name });
+  await page.waitForFunction((text) => document.querySelector('.generated bdi')?.textContent === text, made.text);
+  for (const i of [0, 1, 17, 47, 63]) {
+    await page.click(`.steps [data-step="${i}"]`);
+    await page.waitForSelector(`.cached-keys[data-step="${i}"]`);
+    const shown = await page.$$eval('.cached-keys li', (all) => all.map((one) => [Number(one.dataset.key), Number(one.dataset.weight)]));
+    assert.equal(shown.length, Math.min(48, i + 1));
+    for (const [key, weight] of shown) near(weight, whole.at(2, i, key), 1e-5, `step ${i} key ${key}`);
+  }
+  assert.deepEqual(page.problems, []);
+  await page.context().close();
+});
+
+test('a key evicted while writing weighs 0 from then on, and what was written before stands', async () => {
+  const watch = 'decoder.1.self', plain = await stepsOf(hot, { watch });
+  const gone = await stepsOf(hot, { watch, edits: [{ kind: 'evict', attention: watch, key: 2, query: 10 }] });
+  gone.steps.forEach((step, i) => step.weights.forEach((row, h) => {
+    if (i < 10) return assert.deepEqual(row, plain.steps[i].weights[h], `step ${i} head ${h}`);
+    assert.equal(row[2], 0, `step ${i} head ${h}`);
+    near(row.reduce((a, b) => a + b, 0), 1, 1e-5, `row sum of step ${i}`);
+  }));
+  assert.ok(plain.steps.slice(10).some((step) => step.weights.some((row) => row[2] > 0.01)), 'it was read before');
+  await assert.rejects(stepsOf(hot, { watch: 'encoder.0.self' }), /400.*encoder/);
+  await assert.rejects(stepsOf(hot, { watch: 'decoder.9.self' }), /404/);
+});
+
+test('beams: what a step read is that of the hypothesis that was kept', async () => {
+  for (const beams of [2, 5]) {
+    const made = await stepsOf({ kind: 'beam', beams, n_best: beams }, { watch: 'decoder.2.cross' });
+    const whole = await tileOf({ model: 'tatoeba-zh-en', input: { source: sentence, language: 'en', target_ids: made.steps.map((step) => step.id).slice(0, -1) }, attention: 'decoder.2.cross' });
+    made.steps.forEach((step, i) => step.weights.forEach((row, h) => row.forEach((weight, j) => near(weight, whole.at(h, i, j), 1e-5, `beams ${beams} step ${i} head ${h} key ${j}`))));
+  }
+});
+
+test('samples depend on their seed alone; the link keeps the method, the seed and the branch', async () => {
+  const warm = { ...hot, temperature: 3, top_k: 40, top_p: 0.9 };
+  const text = async (method) => (await stepsOf(method)).text;
+  assert.equal(await text(warm), await text(warm));
+  assert.notEqual(await text(warm), await text({ ...warm, seed: 4 }));
+  assert.equal(await text({ ...warm, top_k: 1 }), await text({ kind: 'greedy' }), 'the likeliest alone is greedy');
+  const page = await open(browser, server, '#/model');
+  await enter(page);
+  await page.click('#generate');
+  await page.click('.generation [data-value=sample]');
+  for (const [field, value] of [['#temperature', '3'], ['#top-k', '40'], ['#top-p', '0.9'], ['#seed', '3']]) { await page.fill(field, value); await page.press(field, 'Enter'); }
+  await page.fill('.generation header .stepper input', '64');
+  await page.press('.generation header .stepper input', 'Enter');
+  const wanted = await text(warm);
+  await page.waitForFunction((written) => document.querySelector('.generated bdi')?.textContent === written, wanted);
+  await page.click('.steps [data-step="1"]');
+  await page.click('.branches .button:not(:disabled) >> nth=0');
+  await page.waitForSelector('.steps .forced');
+  await settled(page);
+  const state = (p) => p.evaluate(() => ({ text: document.querySelector('.generated bdi').textContent, forced: document.querySelectorAll('.steps .forced').length, now: document.querySelector('.steps .now').dataset.step, kind: document.querySelector('.generation [aria-checked=true]').dataset.value, numbers: ['temperature', 'top-k', 'top-p', 'seed'].map((id) => document.getElementById(id).value) }));
+  const here = await state(page);
+  assert.equal(here.forced, 2);
+  await page.waitForTimeout(500);
+  const other = await open(browser, server, page.url().slice(server.address.length));
+  await other.waitForSelector('.steps .forced');
+  await settled(other);
+  assert.deepEqual(await state(other), here);
+  await Promise.all([page, other].map((p) => p.context().close()));
+});
+
 test('the link and the file bring back model, text, selection and edits', async () => {
   const page = await open(browser, server, '#/model');
   await enter(page);

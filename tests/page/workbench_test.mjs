@@ -247,7 +247,7 @@ test('JSON goes out and comes in again as the same state; CSV and SVG hold the n
   const json = await save('JSON'), csv = readFileSync(await save('CSV'), 'utf8'), svg = readFileSync(await save('SVG'), 'utf8');
   const saved = JSON.parse(readFileSync(json, 'utf8'));
   assert.deepEqual(saved.result.heads[0].weights, weights);
-  assert.ok(csv.includes(`# weights, head 1\n,A,B,C\nA,${weights[0].join(',')}`));
+  assert.ok(csv.includes(`# weights, head 0\n,A,B,C\nA,${weights[0].join(',')}`));
   for (const token of ['A', 'B', 'C']) assert.ok(svg.includes(`>${token}</text>`));
   assert.equal(await page.evaluate((text) => new DOMParser().parseFromString(text, 'image/svg+xml').querySelectorAll('parsererror').length, svg), 0);
   await page.selectOption('#example', 'abc');
@@ -284,11 +284,11 @@ test('CSV holds every matrix of every head, with names', async () => {
   await page.click('#export');
   const [file] = await Promise.all([page.waitForEvent('download'), page.click('[role=menuitem]:has-text("CSV")')]);
   const parts = Object.fromEntries(readFileSync(await file.path(), 'utf8').split(/^# /m).slice(1).map((part) => { const [title, ...lines] = part.trim().split('\n'); return [title, lines.map((line) => line.split(','))]; }));
-  assert.deepEqual(Object.keys(parts), ['X', 'W_Q', 'W_K', 'W_V', 'Q', 'K', 'V', 'rotated Q', 'rotated K', ...[1, 2].flatMap((h) => [...['products', 'scaled', 'masked', 'scores', 'weights'].map((name) => `${name}, head ${h}`), `output, head ${h}`]), 'concatenated', 'W_O', 'output W_O']);
+  assert.deepEqual(Object.keys(parts), ['X', 'W_Q', 'W_K', 'W_V', 'Q', 'K', 'V', 'rotated Q', 'rotated K', ...[0, 1].flatMap((h) => [...['products', 'scaled', 'masked', 'scores', 'weights'].map((name) => `${name}, head ${h}`), `output, head ${h}`]), 'concatenated', 'W_O', 'output W_O']);
   for (const [title, lines] of Object.entries(parts)) assert.ok(lines.every((line) => line.length === lines[0].length), title);
-  assert.deepEqual(parts['weights, head 2'][0], ['', 'A', 'B', 'C', 'D']);
+  assert.deepEqual(parts['weights, head 1'][0], ['', 'A', 'B', 'C', 'D']);
   const other = await (await page.click('.step-side [data-value="1"]'), matrix(page, 'weights'));
-  assert.deepEqual(parts['weights, head 2'].slice(1).map((line) => line.slice(1).map(Number)), other);
+  assert.deepEqual(parts['weights, head 1'].slice(1).map((line) => line.slice(1).map(Number)), other);
   await page.context().close();
 });
 
@@ -310,7 +310,7 @@ test('a file of another version, or with a bad cell, changes nothing and says wh
   const state = { source: 'self', x: [[1, 0], [0, 1]], wq: [[1, 0], [0, 1]], wk: [[1, 0], [0, 'abc']], wv: [[1, 0], [0, 1]] };
   await give({ attend: 'workbench', version: 9, state: {} }, 'another version \\(9\\)');
   await give({ attend: 'workbench', version: 1, state: {} }, 'X.* missing');
-  await give({ attend: 'workbench', version: 1, state }, 'W_K, row 2, column 2 holds "abc"');
+  await give({ attend: 'workbench', version: 1, state }, 'W_K, row 1, column 1 holds "abc"');
   await page.context().close();
 });
 
@@ -392,7 +392,7 @@ test('bad input gets a sentence: letters for numbers, shapes that do not fit, a 
   await settled(page);
   const paste = async (text) => { await page.click('[data-matrix=wq] .menu button'); await page.click('[role=menuitem]:has-text("Type or paste")'); await page.fill('dialog textarea', text); };
   await paste('1, 2\n3, x');
-  assert.match(await page.textContent('dialog .bad'), /Row 2, column 2/);
+  assert.match(await page.textContent('dialog .bad'), /Row 1, column 1/);
   await page.fill('dialog textarea', '1, 2\n3, 4\n5, 6');
   await page.click('dialog .primary');
   await page.waitForSelector('.banner.error');

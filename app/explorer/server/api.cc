@@ -363,6 +363,19 @@ HttpResponse Api::generate(const Json& body, const StopSignal& stop) {
   InputRequest texts = input_request(fields, "input", limits_);
   texts.target.reset();  // that is what is written
   const PreparedInput input = read_input(*loaded, std::move(texts), limits_, false, [&] { return stop.stopped(); });
+  if (fields.find("watch")) {
+    request.watch = attention_named(fields.text("watch"), *loaded);
+    if (request.watch->stack != StackKind::decoder)
+      throw Error(ErrorKind::argument, "watch", "is an attention of the encoder, which does not read step by step",
+                  "name one of the decoder, or take its weights from /tile");
+    // The first step reads the prompt at once, and every step tells one row a head.
+    const auto prompt = static_cast<std::int64_t>(std::max<std::size_t>(1, input.decoder.size()));
+    const std::int64_t rows = prompt + request.steps, keys = request.watch->part == Part::cross
+                                                                 ? static_cast<std::int64_t>(input.encoder.size())
+                                                                 : rows;
+    if (const std::int64_t cells = loaded->config().heads * rows * keys; cells > limits_.tile_cells)
+      throw over_limit("watch", "weights", cells, limits_.tile_cells);
+  }
   // Edits may name rows that are still to be written.
   PreparedInput written = input;
   written.decoder.resize(std::max<std::size_t>(1, input.decoder.size()) + static_cast<std::size_t>(request.steps));
@@ -370,8 +383,7 @@ HttpResponse Api::generate(const Json& body, const StopSignal& stop) {
   fields.finish();
   const Stopwatch watch;
   const Generation made = generate_openly(*loaded, input, *edits, request, stop);
-  return timed(
-      watch, [&](JsonWriter& out) { write_generation(out, *loaded, input, made, request.strategy == Strategy::beam); });
+  return timed(watch, [&](JsonWriter& out) { write_generation(out, *loaded, input, made, request); });
 }
 
 HttpResponse Api::status() const {

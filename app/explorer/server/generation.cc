@@ -25,6 +25,33 @@ class LogitsProbe : public Probe {
   Take take_;
 };
 
+// Keeps the weights of one attention as the cached steps compute them.
+class WeightsProbe : public Probe {
+ public:
+  using Take = std::function<void(std::int64_t item, const Tensor& weights)>;  // [heads, queries, keys]
+  WeightsProbe(const AttentionPlace& place, Take take) : place_(place), take_(std::move(take)) {}
+  bool wants(const Site& site) const override {
+    return site.point == Point::weights && site.stack == place_.stack && site.layer == place_.layer &&
+           site.part == place_.part;
+  }
+  void visit(const Visit& visit, Tensor& value) override { take_(visit.item, value); }
+
+ private:
+  AttentionPlace place_;
+  Take take_;
+};
+
+WatchedRow watched_row(const Tensor& weights, std::int64_t query) {
+  const std::int64_t heads = weights.shape()[0], queries = weights.shape()[1], keys = weights.shape()[2];
+  WatchedRow row{keys, {}};
+  row.weights.reserve(static_cast<std::size_t>(heads * keys));
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const float* from = weights.data() + (head * queries + query) * keys;
+    row.weights.insert(row.weights.end(), from, from + keys);
+  }
+  return row;
+}
+
 std::span<const float> row_of(const Tensor& logits, std::int64_t row) {
   return {logits.row(row), static_cast<std::size_t>(logits.width())};
 }
@@ -112,9 +139,22 @@ Generation generate_openly(const LoadedModel& model, const PreparedInput& input,
             likely_tokens(row_of(rows, offsets[item + 1] - 1), request.top);
     }
   });
+  std::vector<WatchedRow> watched;
+  std::optional<WeightsProbe> weights;
+  if (request.watch)
+    weights.emplace(*request.watch, [&](std::int64_t item, const Tensor& rows) {
+      const std::int64_t queries = rows.shape()[1];
+      if (followed.empty()) {
+        for (std::int64_t query = watched.empty() ? queries - forced - 1 : 0; query < queries; ++query)
+          watched.push_back(watched_row(rows, query));
+      } else if (const std::int64_t node = followed[static_cast<std::size_t>(item)]; node >= 0) {
+        result.nodes[static_cast<std::size_t>(node)].watched = watched_row(rows, queries - 1);
+      }
+    });
   const std::unique_ptr<EditingProbe> editing = edits.probe(model);
   std::vector<Probe*> probes;
   if (editing) probes.push_back(editing.get());
+  if (weights) probes.push_back(&*weights);
   probes.push_back(&logits);
   ProbeList list(std::move(probes));
   options.probe = &list;
@@ -126,7 +166,8 @@ Generation generate_openly(const LoadedModel& model, const PreparedInput& input,
         std::int64_t parent = -1;
         for (std::int64_t step = 0; step < forced; ++step) {
           result.nodes.push_back({parent, step, request.prefix[static_cast<std::size_t>(step)], 0, false, false,
-                                  likely[static_cast<std::size_t>(step + 1)]});
+                                  likely[static_cast<std::size_t>(step + 1)],
+                                  watched.empty() ? WatchedRow{} : watched[static_cast<std::size_t>(step + 1)]});
           parent = static_cast<std::int64_t>(result.nodes.size()) - 1;
         }
         followed.push_back(parent);
@@ -139,6 +180,7 @@ Generation generate_openly(const LoadedModel& model, const PreparedInput& input,
                                 extension.log_probability,
                                 ended,
                                 false,
+                                {},
                                 {}});
         if (!ended) next.push_back(static_cast<std::int64_t>(result.nodes.size()) - 1);
       };
@@ -175,6 +217,10 @@ Generation generate_openly(const LoadedModel& model, const PreparedInput& input,
         if (request.strategy != Strategy::beam) place.top = likely[step];
         else if (step == 0) place.top = likely.front();
         else if (step - 1 < path.size()) place.top = result.nodes[static_cast<std::size_t>(path[step - 1])].next;
+        if (!request.watch) continue;
+        if (request.strategy != Strategy::beam) place.watched = watched[step];
+        else if (step == 0) place.watched = watched.front();
+        else if (step - 1 < path.size()) place.watched = result.nodes[static_cast<std::size_t>(path[step - 1])].watched;
       }
     }
     result.results.push_back({node, std::move(hypothesis)});
@@ -183,7 +229,7 @@ Generation generate_openly(const LoadedModel& model, const PreparedInput& input,
 }
 
 void write_generation(JsonWriter& out, const LoadedModel& model, const PreparedInput& input,
-                      const Generation& generation, bool tree) {
+                      const Generation& generation, const GenerationRequest& request) {
   const Tokenizer& tokenizer = *model.folder.target;
   const TransformerConfig& config = model.config();
   const std::int64_t row_bytes = config.decoder->layers * 2 * config.key_head_count() * config.head_width() *
@@ -201,6 +247,14 @@ void write_generation(JsonWriter& out, const LoadedModel& model, const PreparedI
     out.key("top");
     write_likely(out, tokenizer, one.top);
     const std::int64_t tokens = generation.prompt + static_cast<std::int64_t>(step);
+    if (request.watch) {
+      out.key("weights").begin_array();
+      for (std::size_t begin = 0; begin < one.watched.weights.size();
+           begin += static_cast<std::size_t>(one.watched.keys))
+        out.value(
+            std::span<const float>(one.watched.weights).subspan(begin, static_cast<std::size_t>(one.watched.keys)));
+      out.end_array();
+    }
     out.key("cache").begin_object().field("tokens", tokens).field("bytes", tokens * row_bytes).end_object();
     out.end_object();
   }
@@ -209,7 +263,8 @@ void write_generation(JsonWriter& out, const LoadedModel& model, const PreparedI
   const Hypothesis& best = generation.results.front().hypothesis;
   out.field("ended", best.finished);
   out.field("text", text_after(tokenizer, before, best.ids));
-  if (!tree) return;
+  if (request.watch) out.field("watch", name_of(*request.watch));
+  if (request.strategy != Strategy::beam) return;
   out.key("tree").begin_object();
   out.key("nodes").begin_array();
   for (std::size_t id = 0; id < generation.nodes.size(); ++id) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "explorer/json_writer.h"
 #include "explorer/model_input.h"
 #include "explorer/run_edits.h"
+#include "explorer/runs.h"
 #include "explorer/work_queue.h"
 
 namespace attend::explorer {
@@ -23,7 +25,8 @@ struct GenerationRequest {
   std::int64_t top_k = 0;
   std::uint64_t seed = 1;
   std::vector<std::int32_t> prefix;
-  std::int64_t top = 5;  // tokens told of every step
+  std::int64_t top = 5;                 // tokens told of every step
+  std::optional<AttentionPlace> watch;  // whose weights are told of every step
 };
 
 struct Likely {
@@ -34,11 +37,18 @@ struct Likely {
 std::vector<Likely> likely_tokens(std::span<const float> logits, std::int64_t top);
 void write_likely(JsonWriter& out, const Tokenizer& tokenizer, std::span<const Likely> tokens);
 
+// What one query of an attention of the decoder read, from the cache as it was then: [heads][keys].
+struct WatchedRow {
+  std::int64_t keys = 0;
+  std::vector<float> weights;
+};
+
 struct GenerationStep {
   std::int32_t id = 0;
   float log_probability = 0;
   bool forced = false;
   std::vector<Likely> top;  // where this token was chosen
+  WatchedRow watched;       // the same place
 };
 struct GenerationNode {
   std::int64_t parent = -1, step = 0;
@@ -46,6 +56,7 @@ struct GenerationNode {
   float log_probability = 0;
   bool ended = false, kept = false;
   std::vector<Likely> next;  // after it; empty where nothing was read after it
+  WatchedRow watched;        // the same place
 };
 struct Generation {
   std::vector<GenerationStep> steps;  // of the best result
@@ -62,6 +73,6 @@ struct Generation {
 Generation generate_openly(const LoadedModel& model, const PreparedInput& input, const RunEdits& edits,
                            const GenerationRequest& request, const StopSignal& stop);
 void write_generation(JsonWriter& out, const LoadedModel& model, const PreparedInput& input,
-                      const Generation& generation, bool tree);
+                      const Generation& generation, const GenerationRequest& request);
 
 }  // namespace attend::explorer

@@ -4,7 +4,7 @@ import { Boundary } from './boundary';
 import { LearnScreen } from './learn/learn';
 import { RoomScreen } from './room/room';
 import { pathOf, route, type RoomName } from './link';
-import { chooseTheme, dark, engine, explain, helpOpen, online, say, status, toast } from './shared';
+import { chooseSize, chooseTheme, dark, engine, explain, helpOpen, large, online, say, status, toast } from './shared';
 import { Button, Dialog, Rich } from './ui';
 import { chooseLanguage, language, t, type Key } from './words';
 
@@ -38,6 +38,7 @@ export function App() {
       const target = event.target as HTMLElement;
       if (/^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.key === '?') { helpOpen.value = !helpOpen.value; event.preventDefault(); }
+      else if (event.key === 'p' && !target.closest('dialog')) { chooseSize(!large.value); event.preventDefault(); }
     };
     addEventListener('keydown', keys);
     return () => removeEventListener('keydown', keys);
@@ -51,6 +52,7 @@ export function App() {
       <nav aria-label={t('nav')}>{rooms.map(({ name, label }) => <a href={`#/${pathOf[name]}`} aria-current={room === name ? 'page' : undefined}>{t(label)}</a>)}</nav>
       <div class="top-tools">
         <button type="button" class="button language" lang={language.value === 'zh' ? 'en' : 'zh-CN'} aria-label={t('language.switch')} title={t('language.switch')} onClick={() => chooseLanguage(language.value === 'zh' ? 'en' : 'zh')}>{language.value === 'zh' ? 'EN' : '中'}</button>
+        <span class="for-projector"><Button icon="screen" id="larger" keys="p" label={t('size.large')} pressed={large.value} onClick={() => chooseSize(!large.value)} /></span>
         <Button icon={dark.value ? 'sun' : 'moon'} label={dark.value ? t('theme.light') : t('theme.dark')} onClick={() => chooseTheme(dark.value ? 'light' : 'dark')} />
         <Button icon="help" id="help" label={t('help')} keys="?" onClick={() => { helpOpen.value = true; }} />
       </div>
@@ -65,7 +67,7 @@ export function App() {
 }
 
 function Help() {
-  const keys: [string, Key][] = [['← ↑ → ↓', 'keys.arrows'], ['↑ ↓', 'keys.drag'], ['Enter', 'keys.enter'], ['l', 'keys.lock'], ['x', 'keys.forbid'], ['Delete', 'keys.delete'], ['[ ]', 'keys.head'], ['{ }', 'keys.layer'], ['z Z', 'keys.undo'], ['/', 'keys.text'], ['Esc', 'keys.escape'], ['?', 'keys.help']];
+  const keys: [string, Key][] = [['← ↑ → ↓', 'keys.arrows'], ['↑ ↓', 'keys.drag'], ['Enter', 'keys.enter'], ['l', 'keys.lock'], ['x', 'keys.forbid'], ['Delete', 'keys.delete'], ['[ ]', 'keys.head'], ['{ }', 'keys.layer'], ['z Z', 'keys.undo'], ['/', 'keys.text'], ['p', 'keys.large'], ['Esc', 'keys.escape'], ['?', 'keys.help']];
   return <Dialog title={t('keys.title')} open={helpOpen.value} onClose={() => { helpOpen.value = false; }}>
     <dl class="keys">{keys.map(([name, label]) => <div><dt><kbd>{name}</kbd></dt><dd>{t(label)}</dd></div>)}</dl>
     <p>{t('keys.mouse')}</p>

@@ -234,7 +234,7 @@ export interface RunResult {
   tokens: Record<string, Token[]>;            // this and the rest: where `want` names them
   statistics?: Statistics[];
   predictions?: { rows: PredictionRow[] };
-  checks?: { head_sum: number; row_sum: number };
+  checks?: { head_sum: number | null; row_sum: number };
   edits: { touched: number }[];
   took: number;
 }
@@ -317,6 +317,7 @@ export interface GenerateStep {
   text: string;
   log_probability: number;
   top: Choice[];
+  weights?: Matrix;                           // [heads][keys] of the attention that is watched, as the cached step computed them
   cache: { tokens: number; bytes: number };
 }
 
@@ -333,6 +334,7 @@ export interface TreeNode {
 export interface GenerateResult {
   steps: GenerateStep[];
   cross_cache_bytes: number;
+  watch?: string;
   ended: boolean;
   text: string;
   tree?: { nodes: TreeNode[]; hypotheses: { node: number; text: string; log_probability: number; score: number }[] };
@@ -347,7 +349,7 @@ export type GenerateMethod =
 export type RunRequest = ModelRequest & { want?: string[]; top?: number };
 export type RowRequest = ModelRequest & { attention: string; head: number; query: number; keys?: number[] };
 export type ImportanceRequest = ModelRequest & Record<string, unknown>;
-export type GenerateRequest = ModelRequest & { steps: number; method: GenerateMethod; prefix_ids: number[] };
+export type GenerateRequest = ModelRequest & { steps: number; method: GenerateMethod; prefix_ids: number[]; watch?: string };
 
 // What may take long takes a signal: an aborted request is refused as `superseded`, and the engine stops computing it.
 export interface Engine {

@@ -202,7 +202,7 @@ class Row extends Component<RowProps> {
         const classes = ['cell', value === null ? 'masked' : value < 0 ? 'negative' : '', here && p.cursor ? 'chosen' : '', p.lit[c] === '1' ? 'lit' : '', edited ? 'edited' : '', here && p.typing !== null ? 'typing' : ''].join(' ');
         const text = p.typed && value !== null ? show(value, 3).replace(/(\.\d*?)0+$/, '$1').replace(/\.$/, '') : show(value, p.digits);
         return <td role="gridcell" class={classes} data-row={r} data-column={c} data-value={value ?? '-inf'} style={p.tone === 'w' && value !== null ? weightStyle(palette, share) : { '--t': share.toFixed(3) }} tabIndex={here ? 0 : -1}
-          aria-label={`${p.label || t('row.n', r + 1)}, ${labels?.[c] ?? c + 1}: ${value === null ? `${text} ${t('masked')}` : text}${edited ? ', ' + t('edited') : ''}`}
+          aria-label={`${p.label || t('row.n', r)}, ${labels?.[c] ?? c}: ${value === null ? `${text} ${t('masked')}` : text}${edited ? ', ' + t('edited') : ''}`}
           aria-selected={here && p.cursor}
           onPointerEnter={(event) => { fullOnHover(value)(event); now.current!.onHover?.({ row: r, column: c }); }} onFocus={() => now.current!.onHover?.({ row: r, column: c })}
           onClick={() => now.current!.go({ row: r, column: c })} onDblClick={() => { if (now.current!.onEdit) now.current!.edit({ row: r, column: c }); }}>
@@ -288,7 +288,7 @@ function Heat(p: Inner) {
   };
   const shown = peek ?? p.at;
   const value = p.rows[shown.row]?.[shown.column] ?? null;
-  const spoken = `${p.rowLabels?.[p.at.row] ?? p.at.row + 1}, ${p.columnLabels?.[p.at.column] ?? p.at.column + 1}: ${show(p.rows[p.at.row]?.[p.at.column])}`;
+  const spoken = `${p.rowLabels?.[p.at.row] ?? p.at.row}, ${p.columnLabels?.[p.at.column] ?? p.at.column}: ${show(p.rows[p.at.row]?.[p.at.column])}`;
   return <div class="heat">
     <div role="grid" aria-label={p.name} aria-rowcount={rows} aria-colcount={columns} tabIndex={0} aria-activedescendant={`${p.id}-cell`} class="heat-grid">
       <canvas ref={canvas} style={{ width: `${columns * cell}px`, height: `${rows * cell}px` }} aria-hidden="true"
@@ -296,7 +296,7 @@ function Heat(p: Inner) {
         onClick={(event) => { p.go(find(event), false); }} onDblClick={(event) => { if (p.onEdit) { p.go(find(event), false); p.edit(find(event)); } }} />
       <div role="row" class="sr" aria-rowindex={p.at.row + 1}><div role="gridcell" id={`${p.id}-cell`} aria-colindex={p.at.column + 1} aria-selected={true} aria-label={spoken} /></div>
     </div>
-    <p class={`heat-value ${p.steady ? 'steady' : ''}`} title={exact(value)}><span class={`hue-${p.rowHue ?? 'q'}`}>{p.rowLabels?.[shown.row] ?? shown.row + 1}</span> · <span class={`hue-${p.columnHue ?? 'k'}`}>{p.columnLabels?.[shown.column] ?? shown.column + 1}</span> {p.typing !== null
+    <p class={`heat-value ${p.steady ? 'steady' : ''}`} title={exact(value)}><span class={`hue-${p.rowHue ?? 'q'}`}>{p.rowLabels?.[shown.row] ?? shown.row}</span> · <span class={`hue-${p.columnHue ?? 'k'}`}>{p.columnLabels?.[shown.column] ?? shown.column}</span> {p.typing !== null
       ? <Editor text={p.typing} whole={p.whole} label={p.name} onDone={(text, by) => p.commit(text, p.at, by === null ? null : next(p.rows, p.at.row, p.at.column, by))} onStop={() => p.leave(p.at)} />
       : <b>{show(value)}</b>}</p>
   </div>;

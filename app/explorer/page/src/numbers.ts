@@ -72,14 +72,14 @@ export function parseTable(text: string): { rows: number[][]; problem: { row: nu
     for (const cell of cells) {
       const trimmed = cell.trim();
       const value = readNumber(trimmed);
-      if (!Number.isFinite(value)) return { rows, problem: { row: rows.length + 1, column: row.length + 1, cell: trimmed } };
+      if (!Number.isFinite(value)) return { rows, problem: { row: rows.length, column: row.length, cell: trimmed } };
       row.push(value);
     }
     rows.push(row);
   }
   const width = rows[0]?.length ?? 0;
   const bad = rows.findIndex((row) => row.length !== width);
-  if (bad >= 0) return { rows, problem: { row: bad + 1, column: rows[bad].length, cell: '' } };
+  if (bad >= 0) return { rows, problem: { row: bad, column: rows[bad].length, cell: '' } };
   return { rows, problem: null };
 }
 

@@ -39,6 +39,27 @@ if (typeof document !== 'undefined') {
   applyTheme();
 }
 
+// Larger letters and numbers for a projector. Everything that is sized by its text is in rem; what is drawn asks here.
+export const large = signal(((): boolean => { try { return localStorage.getItem('attend.size') === 'large'; } catch { return false; } })());
+const wide = typeof matchMedia === 'undefined' ? null : matchMedia('(min-width: 821px)');
+export const textScale = signal(1);
+function applySize(): void {
+  document.documentElement.dataset.size = large.value ? 'large' : 'normal';
+  textScale.value = large.value && wide?.matches ? 1.35 : 1;  // as app.css has it
+}
+export function chooseSize(next: boolean): void {
+  large.value = next;
+  try {
+    if (next) localStorage.setItem('attend.size', 'large');
+    else localStorage.removeItem('attend.size');
+  } catch { /* as above */ }
+  applySize();
+}
+if (typeof document !== 'undefined') {
+  wide?.addEventListener('change', applySize);
+  applySize();
+}
+
 export const helpOpen = signal(false);
 // What a message is about: it goes when its cause is gone (`hush`), and none outlives the screen it was said on.
 export type Topic = 'number' | 'engine' | 'other';
@@ -82,7 +103,7 @@ export function explain(error: unknown): string {
     case 'limit': return t('err.limit', found, expected, place);
     case 'range': return t('err.range', place, found, spoken(wanted?.[0]), spoken(wanted?.[1]));
     case 'unknown': return failure.found === undefined ? t('err.other', error.message) : t('err.unknown', found, expected);
-    case 'beyond_float32': return Array.isArray(failure.found) ? t('err.beyond_float32', place, own[0] + 1, own[1] + 1) : t('err.large_number', found);
+    case 'beyond_float32': return Array.isArray(failure.found) ? t('err.beyond_float32', place, own[0], own[1]) : t('err.large_number', found);
     case 'row_length': return t('err.row_length', place, found, expected);
     case 'weight_rows': return t('err.weight_rows', place, found, expected);
     case 'head_columns': return t('err.head_columns', place, found, expected);

@@ -32,7 +32,7 @@ const icons: Record<string, string> = {
   save: 'M12 4v11m-5-5 5 5 5-5M5 20h14', open: 'M12 20V9m-5 5 5-5 5 5M5 4h14', sun: 'M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8zM12 2v2m0 16v2M2 12h2m16 0h2M5 5l1.5 1.5m11 11L19 19M5 19l1.5-1.5m11-11L19 5',
   moon: 'M20 14A8.5 8.5 0 0 1 10 4a8.5 8.5 0 1 0 10 10z', help: 'M9 9a3 3 0 1 1 4 2.8c-.7.3-1 .8-1 1.7m0 3.5h.01', check: 'm5 13 4 4L19 7',
   left: 'm15 5-7 7 7 7', right: 'm9 5 7 7-7 7', down: 'm6 9 6 6 6-6', reset: 'M4 12a8 8 0 1 0 3-6.2M4 4v5h5', dice: 'M5 5h14v14H5zM9 9h.01M15 9h.01M12 12h.01M9 15h.01M15 15h.01',
-  play: 'M8 5v14l11-7z', eye: 'M2 12s4-7 10-7 10 7 10 7-4 7-10 7-10-7-10-7zm10-3a3 3 0 1 0 0 6 3 3 0 0 0 0-6z', plus: 'M12 5v14M5 12h14',
+  screen: 'M3 4h18v12H3zM12 16v4m-4 0h8', play: 'M8 5v14l11-7z', eye: 'M2 12s4-7 10-7 10 7 10 7-4 7-10 7-10-7-10-7zm10-3a3 3 0 1 0 0 6 3 3 0 0 0 0-6z', plus: 'M12 5v14M5 12h14',
   grid: 'M4 4h7v7H4zM13 4h7v7h-7zM4 13h7v7H4zM13 13h7v7h-7z', code: 'm8 7-5 5 5 5m8-10 5 5-5 5', search: 'M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14zm5 12 4 4',
 };
 export function Icon({ name }: { name: string }) {

@@ -158,7 +158,7 @@ export function BenchScreen() {
       </Step>
       <div class="bench-right">
         {r && head ? <>
-          <Step n={2} title={t('bench.scores')} tex="S = \tfrac{1}{\sqrt{d}}\,QK^{\top} \to \text{mask} \to \operatorname{softmax}" side={b.heads > 1 ? <Segmented label={t('head')} value={String(chosenHead)} options={Array.from({ length: b.heads }, (_, h) => ({ value: String(h), label: `${h + 1}` }))} onChange={(value) => choose({ head: Number(value) })} /> : null}>
+          <Step n={2} title={t('bench.scores')} tex="S = \tfrac{1}{\sqrt{d}}\,QK^{\top} \to \text{mask} \to \operatorname{softmax}" side={b.heads > 1 ? <Segmented label={t('head')} value={String(chosenHead)} options={Array.from({ length: b.heads }, (_, h) => ({ value: String(h), label: `${h}` }))} onChange={(value) => choose({ head: Number(value) })} /> : null}>
             <div class="flow">
               {b.mask.kind === 'dense' && <><MaskGrid allowed={b.mask.allowed} queries={queries} keys={keys} small onFlip={(row, column) => maskCell({ row, column })} /><Arrow /></>}
               {output('products', 'QK^{\\top}', (seen) => seen.heads[chosenHead].products, 's', queries, 'q', { columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt })}
@@ -177,7 +177,7 @@ export function BenchScreen() {
           </Step>
           <Step n={4} title={t('bench.output')} tex={b.wo ? 'O = \\operatorname{concat}(o^1, o^2, \\dots)\\,W_O' : 'O = WV'} side={!b.wo && b.source !== 'direct' ? <Button label={t('bench.add.wo')} icon="plus" text small onClick={() => change({ wo: r.concatenated[0].map((_, i) => r.concatenated[0].map((__, c) => i === c ? 1 : 0)) })} /> : null}>
             <div class="flow">
-              {output('output', b.heads > 1 ? `o^{${chosenHead + 1}}` : 'O', (seen) => seen.heads[chosenHead].output, 'v', queries, 'q', { currentRow: query })}
+              {output('output', b.heads > 1 ? `o^{${chosenHead}}` : 'O', (seen) => seen.heads[chosenHead].output, 'v', queries, 'q', { currentRow: query })}
               {b.heads > 1 && <><Arrow />{output('concatenated', 'O', (seen) => seen.concatenated, 'v', queries, 'q', { by: 'concat', currentRow: query })}</>}
               {b.wo && <><span class="times">×</span>{input('wo', 'W_O', 'x')}<Arrow />{r.projected && output('projected', 'O W_O', (seen) => seen.projected!, 'x', queries, 'q', { currentRow: query })}</>}
             </div>

@@ -94,9 +94,9 @@ export function cppLines(b: Bench, r: AttentionResult): string {
 // Every matrix of every head, each with the names of its rows and columns.
 export function allCsv(b: Bench, r: AttentionResult): string {
   const queries = queryNames(b, r.q.length), keys = keyNames(b, r.k.length);
-  const numbered = (m: unknown[][]) => m[0].map((_, i) => `${i + 1}`);
+  const numbered = (m: unknown[][]) => m[0].map((_, i) => `${i}`);
   const parts: { title: string; rows: (number | null)[][]; side: string[]; top: string[] }[] = [];
-  const add = (title: string, rows: (number | null)[][] | null, side?: string[], top?: string[]) => { if (rows) parts.push({ title, rows, side: side ?? rows.map((_, i) => `${i + 1}`), top: top ?? numbered(rows) }); };
+  const add = (title: string, rows: (number | null)[][] | null, side?: string[], top?: string[]) => { if (rows) parts.push({ title, rows, side: side ?? rows.map((_, i) => `${i}`), top: top ?? numbered(rows) }); };
   if (b.source !== 'direct') {
     add('X', b.x, queries);
     if (b.source === 'cross') add('M', b.memory, keys);
@@ -110,8 +110,8 @@ export function allCsv(b: Bench, r: AttentionResult): string {
   add('rotated Q', r.rotated_q, queries);
   add('rotated K', r.rotated_k, keys);
   r.heads.forEach((head, h) => {
-    for (const name of ['products', 'scaled', 'masked', 'scores', 'weights'] as const) add(`${name}, head ${h + 1}`, head[name], queries, keys);
-    add(`output, head ${h + 1}`, head.output, queries);
+    for (const name of ['products', 'scaled', 'masked', 'scores', 'weights'] as const) add(`${name}, head ${h}`, head[name], queries, keys);
+    add(`output, head ${h}`, head.output, queries);
   });
   add('concatenated', r.concatenated, queries);
   if (b.wo) add('W_O', b.wo);
@@ -157,5 +157,5 @@ export function svgOf(b: Bench, r: AttentionResult): string {
   const width = x - gap + margin, total = top + tall + 36;
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${total}" viewBox="0 0 ${width} ${total}" font-family="system-ui, 'PingFang SC', 'Noto Sans SC', sans-serif" font-size="13" fill="${light.ink}">` +
     `<defs><pattern id="masked" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M0 6 6 0" stroke="${light.faint}" stroke-width="0.8"/></pattern></defs><rect width="100%" height="100%" fill="#fff"/>${body}` +
-    `<text x="${margin}" y="${total - 12}" font-size="11" fill="${light.faint}">Attend · head ${b.chosen.head + 1} of ${b.heads} · scale ${show(r.scale, 4)} · mask ${b.mask.kind}${b.edits.length ? ` · ${b.edits.length} edits` : ''} · float32</text></svg>`;
+    `<text x="${margin}" y="${total - 12}" font-size="11" fill="${light.faint}">Attend · head ${b.chosen.head} of ${b.heads} · scale ${show(r.scale, 4)} · mask ${b.mask.kind}${b.edits.length ? ` · ${b.edits.length} edits` : ''} · float32</text></svg>`;
 }

@@ -77,15 +77,15 @@ export function formulaOf(b: Bench, r: AttentionResult, at: Place): string {
       const column_ = h * valueDim + c;
       return `Σ ${t('weight')}·v${sub(c)} = ${dot(head.weights[row], r.v.map((value) => value[column_]))} = ${show(head.output[row][c])}`;
     }
-    case 'concatenated': return `${t('head')} ${Math.floor(c / valueDim) + 1}, ${c % valueDim + 1} = ${show(r.concatenated[row][c])}`;
+    case 'concatenated': return `${t('head')} ${Math.floor(c / valueDim)}, ${c % valueDim} = ${show(r.concatenated[row][c])}`;
     case 'projected': return `${dot(r.concatenated[row], column(b.wo!, c))} = ${show(r.projected![row][c])}`;
     default: {
       const values = { x: b.x, memory: b.memory, wq: b.wq, wk: b.wk, wv: b.wv, wo: b.wo }[at.matrix as 'x'];
-      return values?.[row]?.[c] === undefined ? '' : `${matrixName(at.matrix)}[${row + 1}, ${c + 1}] = ${show(values[row][c])}`;
+      return values?.[row]?.[c] === undefined ? '' : `${matrixName(at.matrix)}[${row}, ${c}] = ${show(values[row][c])}`;
     }
   }
 }
 
 const rowLocked = (b: Bench, head: number, query: number) => b.edits.some((e) => e.kind === 'lock' && e.head === head && e.query === query);
 const digits = '₀₁₂₃₄₅₆₇₈₉';
-const sub = (index: number) => String(index + 1).replace(/\d/g, (d) => digits[Number(d)]);
+const sub = (index: number) => String(index).replace(/\d/g, (d) => digits[Number(d)]);

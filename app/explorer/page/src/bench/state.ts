@@ -41,9 +41,9 @@ export const abc: Bench = {
 };
 
 const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ';
-export const nameOf = (names: string[], i: number, cross = false) => names[i] ?? (cross ? `M${i + 1}` : i < 26 ? letters[i] : `T${i + 1}`);
+export const nameOf = (names: string[], i: number, cross = false) => names[i] ?? (cross ? `M${i}` : i < 26 ? letters[i] : `T${i}`);
 // More rows than letters are numbered, so that each name is short and its own.
-const manyNames = (names: string[], i: number, rows: number) => names[i] ?? (rows > letters.length ? String(i + 1) : nameOf(names, i));
+const manyNames = (names: string[], i: number, rows: number) => names[i] ?? (rows > letters.length ? String(i) : nameOf(names, i));
 export const queryNames = (b: Bench, rows: number) => Array.from({ length: rows }, (_, i) => manyNames(b.names, i, rows));
 export const keyNames = (b: Bench, rows: number) => Array.from({ length: rows }, (_, i) => b.source === 'self' ? manyNames(b.names, i, rows) : nameOf(b.memoryNames, i, true));
 
@@ -201,16 +201,16 @@ export function roomForLock(edits: ScoreEdit[], head: number, query: number, key
 
 const isCount = (value: unknown, low: number, high: number) => typeof value === 'number' && Number.isInteger(value) && value >= low && value <= high;
 
-// Why a state cannot be read: which part it is, and the cell where that is a matrix (counted from 1).
+// Why a state cannot be read: which part it is, and the cell where that is a matrix (counted from 0).
 export interface Unreadable { part: string; row?: number; column?: number; found?: string }
 
 function faultOf(name: string, m: unknown, empty = false): Unreadable | null {
   if (!Array.isArray(m) || (!empty && m.length === 0) || m.length > 512) return { part: name };
   for (let row = 0; row < m.length; ++row) {
-    if (!Array.isArray(m[row]) || m[row].length > 4096) return { part: name, row: row + 1 };
-    if (m[row].length !== m[0].length || m[row].length === 0) return { part: name, row: row + 1, column: m[row].length };
+    if (!Array.isArray(m[row]) || m[row].length > 4096) return { part: name, row };
+    if (m[row].length !== m[0].length || m[row].length === 0) return { part: name, row, column: m[row].length };
     const column = m[row].findIndex((value: unknown) => typeof value !== 'number' || !Number.isFinite(value));
-    if (column >= 0) return { part: name, row: row + 1, column: column + 1, found: String(JSON.stringify(m[row][column])).slice(0, 40) };
+    if (column >= 0) return { part: name, row, column, found: String(JSON.stringify(m[row][column])).slice(0, 40) };
   }
   return null;
 }

@@ -63,7 +63,7 @@ function ByHand({ mini }: { mini: Mini }) {
   if (!r) return null;
   const h = r.heads[b.chosen.head], i = b.chosen.query;
   const exps = h.scores[i].map((score) => score === null ? 0 : Math.exp(score));
-  const keys = r.k.map((_, j) => (b.source === 'self' ? b.names : b.memoryNames)[j] ?? `${j + 1}`);
+  const keys = r.k.map((_, j) => (b.source === 'self' ? b.names : b.memoryNames)[j] ?? `${j}`);
   const line = (label: ComponentChildren, values: (number | null)[], hue: string, sum?: number) => <tr><th scope="row">{label}</th>{values.map((value) => <td class={value === null ? 'masked' : ''}>{show(value)}</td>)}<td class={hue}>{sum === undefined ? '' : show(sum)}</td></tr>;
   return <div class="matrix-scroll"><table class="by-hand">
     <thead><tr><td />{keys.map((key) => <th scope="col" class="hue-k">{key}</th>)}<th scope="col">Σ</th></tr></thead>
@@ -164,8 +164,8 @@ const Matrix2: FunctionComponent<StepProps> = (p) => {
   const mini = useMini(matrixStart);
   return <Split p={p} mini={mini} check={async () => {
     const s = (await ask(mini.b)).heads[0].products;
-    for (let i = 0; i < 3; ++i) for (let j = 0; j < i; ++j) if (!near(s[i][j], s[j][i])) return () => t('l.matrix.2.hint', i + 1, j + 1);
-    return s.flat().some((value) => value !== 0) ? true : () => t('l.matrix.2.hint', 1, 1);
+    for (let i = 0; i < 3; ++i) for (let j = 0; j < i; ++j) if (!near(s[i][j], s[j][i])) return () => t('l.matrix.2.hint', i, j);
+    return s.flat().some((value) => value !== 0) ? true : () => t('l.matrix.2.hint', 0, 0);
   }} figure={<><div class="flow"><MiniMatrix mini={mini} id="x" /><MiniMatrix mini={mini} id="wq" /><MiniMatrix mini={mini} id="wk" editable /></div><div class="flow large"><MiniMatrix mini={mini} id="products" choose /></div></>} />;
 };
 
@@ -272,9 +272,9 @@ const Cache2: FunctionComponent<StepProps> = (p) => {
     return again.every((row) => row.difference < 1e-6) ? true : () => t('l.cache.2.hint', made.length);
   }} figure={<>
     <div class="figure-tools"><Button primary label={t('cache.step')} disabled={made.length >= 5} onClick={() => void step()} id="write-row" /><span>{t('cache.rows', made.length, made.length * 4)}</span></div>
-    <div class="cache-strip" aria-hidden="true">{start.x.map((_, i) => <div class={i < made.length ? 'full' : ''}><i class="k" /><i class="v" /><small>{i + 1}</small></div>)}</div>
+    <div class="cache-strip" aria-hidden="true">{start.x.map((_, i) => <div class={i < made.length ? 'full' : ''}><i class="k" /><i class="v" /><small>{i}</small></div>)}</div>
     <div class="flow">{made.length > 0 && mini.r && <MiniMatrix mini={mini} id="weights" choose more={{ rows: mini.r.heads[0].weights.slice(0, made.length) }} />}
-      <table class="by-hand"><thead><tr><td /><th scope="col">{t('cache.stepwise')}</th><th scope="col">{t('cache.difference')}</th></tr></thead><tbody>{made.map(({ row, difference }, i) => <tr><th scope="row" class="hue-q">{i + 1}</th><td>[{row.map((value) => show(value)).join(', ')}]</td><td>{difference === 0 ? '0' : show(difference)}</td></tr>)}</tbody></table></div>
+      <table class="by-hand"><thead><tr><td /><th scope="col">{t('cache.stepwise')}</th><th scope="col">{t('cache.difference')}</th></tr></thead><tbody>{made.map(({ row, difference }, i) => <tr><th scope="row" class="hue-q">{i}</th><td>[{row.map((value) => show(value)).join(', ')}]</td><td>{difference === 0 ? '0' : show(difference)}</td></tr>)}</tbody></table></div>
   </>} />;
 };
 

@@ -4,7 +4,7 @@ import type { Token } from '../engine';
 import { plain, toCsv } from '../numbers';
 import { t } from '../words';
 import { describe } from './outcome';
-import { axes, base, info, label, linkState, masks, room, site, tile } from './state';
+import { axes, base, headName, info, label, linkState, masks, placed, room, site, tile } from './state';
 
 const mostSaved = 512 * 512;
 
@@ -34,11 +34,11 @@ export async function matrixSvg(): Promise<string> {
   keys.forEach((token, j) => { body += `<text transform="translate(${left + j * cell + cell / 2 + 4} ${top - 8}) rotate(-90)" fill="${light.hues.k}">${escape(label(token))}</text>`; });
   queries.forEach((token, i) => {
     body += `<text x="${left - 8}" y="${top + i * cell + cell / 2 + 4}" text-anchor="end" fill="${light.hues.q}">${escape(label(token))}</text>`;
-    m[i].forEach((w, j) => { body += `<rect x="${left + j * cell}" y="${top + i * cell}" width="${cell - 0.5}" height="${cell - 0.5}" fill="${masks(a, i, j) ? 'url(#masked)' : weightColour(light, ramp(w))}"><title>${escape(label(token))} ← ${escape(label(keys[j]))}: ${w}</title></rect>`; });
+    m[i].forEach((w, j) => { body += `<rect x="${left + j * cell}" y="${top + i * cell}" width="${cell - 0.5}" height="${cell - 0.5}" fill="${masks(a, i, j) ? 'url(#masked)' : weightColour(light, ramp(w))}"><title>${escape(placed(queries, i))} ← ${escape(placed(keys, j))}: ${w}</title></rect>`; });
   });
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${Math.ceil(width)}" height="${height}" viewBox="0 0 ${Math.ceil(width)} ${height}" font-family="system-ui, 'PingFang SC', 'Noto Sans SC', sans-serif" font-size="12" fill="${light.ink}">` +
     `<defs><pattern id="masked" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M0 6 6 0" stroke="${light.faint}" stroke-width="0.8"/></pattern></defs><rect width="100%" height="100%" fill="#fff"/>${body}` +
-    `<text x="16" y="${height - 14}" font-size="11" fill="${light.faint}">${escape(info.value!.name)} · ${a.name} · head ${r.at.head + 1}${r.edits.length ? ` · ${r.edits.length} edits` : ''} · colour: square root of the weight</text></svg>`;
+    `<text x="16" y="${height - 14}" font-size="11" fill="${light.faint}">${escape(info.value!.name)} · ${headName(a.name, r.at.head)}${r.edits.length ? ` · ${t('export.edits', r.edits.length)}` : ''} · ${t('export.colour')}</text></svg>`;
 }
 
 // NumPy's format 1.0: little-endian float32, [queries][keys].
@@ -73,7 +73,7 @@ export async function alignmentLine(): Promise<string> {
 export async function matrixHtml(): Promise<string> {
   const a = site.value!, r = room.value, { queries, keys } = axes(a, base.value), m = await headMatrix();
   const escape = (text: string) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
-  const title = `${info.value!.name} · ${a.name} · ${t('head.place', a.layer + 1, r.at.head + 1)}`;
+  const title = `${info.value!.name} · ${headName(a.name, r.at.head)}`;
   const { source, target, text } = base.value!.input;
   const data = { attention: a.name, head: r.at.head, queries: queries.map(label), keys: keys.map(label), weights: m, experiment: JSON.parse(experiment()) };
   return `<!doctype html>\n<html lang="${document.documentElement.lang}"><meta charset="utf-8"><meta name="viewport" content="width=device-width">` +

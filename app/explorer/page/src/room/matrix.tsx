@@ -4,17 +4,17 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { paletteOf, ramp, weightColour, weightPicture, weightStyle, type Palette } from '../colours';
 import { hatching } from '../grid';
 import { exact, show } from '../numbers';
-import { dark, explain, say } from '../shared';
+import { dark, explain, say, textScale } from '../shared';
 import type { Tile, Token } from '../engine';
 import { Button } from '../ui';
 import { t } from '../words';
-import { axes, base, cellEdit, choose, inForce, label, masks, reachOf, room, site, tile } from './state';
+import { axes, base, cellEdit, choose, inForce, label, masks, placed, reachOf, room, site, tile } from './state';
 import { useTile } from './tile';
 
 const span = 256; // cells a tile, at its own level
 const miniSize = 96; // pixels of the small map
 
-const widthOf = (token: Token) => [...label(token)].reduce((sum, c) => sum + (c > '\u2e80' ? 13 : 7.4), 0);
+const widthOf = (token: Token) => textScale.value * [...label(token)].reduce((sum, c) => sum + (c > '\u2e80' ? 13 : 7.4), 0);
 
 interface View { zoom: number; x: number; y: number } // pixels a cell; first cell shown (may be a fraction)
 
@@ -37,11 +37,12 @@ export function MatrixMap() {
   const canvas = useRef<HTMLCanvasElement>(null), mini = useRef<HTMLCanvasElement>(null), host = useRef<HTMLDivElement>(null);
   const [whole, setWidth] = useState(420);
   const rows = queries.length, columns = keys.length;
+  const scale = textScale.value, widest = 46 * scale;
   // Names of the tokens along both sides, as long as there is room for them.
   const named = rows <= 48 && columns <= 48;
-  const left = named ? Math.min(whole * 0.24, Math.max(...queries.map(widthOf), 20) + 14) : 0, top = named ? Math.min(110, Math.max(...keys.map(widthOf), 20) + 12) : 0;
+  const left = named ? Math.min(whole * 0.24, Math.max(...queries.map(widthOf), 20) + 14) : 0, top = named ? Math.min(110 * scale, Math.max(...keys.map(widthOf), 20) + 12) : 0;
   const width = whole - left, height = Math.min(width, 460);
-  const fit = Math.min(46, width / Math.max(1, columns), height / Math.max(1, rows));
+  const fit = Math.min(widest, width / Math.max(1, columns), height / Math.max(1, rows));
   const tall = Math.min(height, Math.ceil(rows * fit));
   const [view, setView] = useState<View>({ zoom: fit, x: 0, y: 0 });
   const [loaded, setLoaded] = useState(0);
@@ -52,9 +53,9 @@ export function MatrixMap() {
     observer.observe(host.current!);
     return () => observer.disconnect();
   }, []);
-  useEffect(() => setView({ zoom: fit, x: 0, y: 0 }), [rows, columns, width]);
+  useEffect(() => setView({ zoom: fit, x: 0, y: 0 }), [rows, columns, width, scale]);
   const clamp = (v: View): View => {
-    const zoom = Math.max(Math.min(fit, 1), Math.min(46, v.zoom));
+    const zoom = Math.max(Math.min(fit, 1), Math.min(widest, v.zoom));
     return { zoom, x: Math.max(0, Math.min(v.x, columns - width / zoom)), y: Math.max(0, Math.min(v.y, rows - height / zoom)) };
   };
   // Keep the chosen cell in sight.
@@ -89,7 +90,7 @@ export function MatrixMap() {
     pen.fillStyle = palette.surface;
     pen.fillRect(0, 0, whole, tall + top);
     if (named) {
-      const size = Math.max(9, Math.min(13, view.zoom - 1));
+      const size = Math.max(9, Math.min(13 * scale, view.zoom - 1));
       const font = getComputedStyle(document.body).fontFamily;
       pen.textBaseline = 'middle';
       queries.forEach((token, i) => {
@@ -135,9 +136,9 @@ export function MatrixMap() {
             if (x + pixel < 0 || x > width) continue;
             pen.fillStyle = weightColour(palette, ramp(got.data[i * got.columns + j]));
             pen.fillRect(x, y, pixel - 1, pixel - 1);
-            if (pixel >= 38) {
+            if (pixel >= 38 * scale) {
               const w = got.data[i * got.columns + j];
-              pen.font = '11px ' + getComputedStyle(document.body).fontFamily;
+              pen.font = `${11 * scale}px ` + getComputedStyle(document.body).fontFamily;
               pen.textAlign = 'center';
               pen.textBaseline = 'middle';
               pen.fillStyle = weightStyle(palette, ramp(w)).color;
@@ -179,7 +180,7 @@ export function MatrixMap() {
     pen.lineWidth = 2;
     pen.strokeRect((r.at.key - view.x) * view.zoom + 0.5, (r.at.query - view.y) * view.zoom + 0.5, Math.max(3, view.zoom - 2), Math.max(3, view.zoom - 2));
     pen.restore();
-  }, [view, loaded, r.at, r.edits, base.value, width, dark.value, rows, columns]);
+  }, [view, loaded, r.at, r.edits, base.value, width, dark.value, rows, columns, scale]);
 
   const large = fit < 4;
   // The longer side fills the small map: so many cells a pixel, where it is drawn and where it is clicked.
@@ -225,7 +226,6 @@ export function MatrixMap() {
     event.stopPropagation();
   };
   const value = valueAt(r.at.query, r.at.key);
-  const name = (tokens: Token[], i: number) => `${label(tokens[i])} (${i})`;
   const shown = under ?? { ...r.at, value };
   return <div class="matrix-map" ref={host}>
     <div class="map-frame" role="grid" tabIndex={0} aria-label={t('room.matrix', rows, columns)} aria-rowcount={rows} aria-colcount={columns} aria-activedescendant="map-cell" onKeyDown={keysDown}>
@@ -239,10 +239,10 @@ export function MatrixMap() {
         }}
         onPointerUp={(event) => { const g = grab.current; grab.current = null; const found = find(event); if (!g?.moved && found) choose(found); }}
         onPointerLeave={() => { setUnder(null); grab.current = null; }} />
-      <div role="row" class="sr" aria-rowindex={r.at.query + 1}><div role="gridcell" id="map-cell" aria-selected={true} aria-colindex={r.at.key + 1}>{`${name(queries, r.at.query)} ← ${name(keys, r.at.key)}: ${masked(r.at.query, r.at.key) ? t('masked') : show(value)}`}</div></div>
+      <div role="row" class="sr" aria-rowindex={r.at.query + 1}><div role="gridcell" id="map-cell" aria-selected={true} aria-colindex={r.at.key + 1}>{`${placed(queries, r.at.query)} ← ${placed(keys, r.at.key)}: ${masked(r.at.query, r.at.key) ? t('masked') : show(value)}`}</div></div>
       {large && <canvas ref={mini} class="minimap" width={miniSize} height={miniSize} aria-hidden="true" onPointerDown={(event) => { const box = mini.current!.getBoundingClientRect(); setView(clamp({ ...view, x: (event.clientX - box.left) * cells - width / view.zoom / 2, y: (event.clientY - box.top) * cells - height / view.zoom / 2 })); }} />}
     </div>
-    <p class="map-value"><span class="hue-q">{label(queries[shown.query])}</span> ← <span class="hue-k">{label(keys[shown.key])}</span> <b title={exact(shown.value)} data-cell={`${shown.query},${shown.key}`} data-value={shown.value ?? ''}>{masked(shown.query, shown.key) ? t('masked') : show(shown.value)}</b>{cellEdit(r.edits, r.at, shown.query, shown.key) && <span class="hue-e">{t('edited')}</span>}
+    <p class="map-value"><span class="hue-q">{placed(queries, shown.query)}</span> ← <span class="hue-k">{placed(keys, shown.key)}</span> <b title={exact(shown.value)} data-cell={`${shown.query},${shown.key}`} data-value={shown.value ?? ''}>{masked(shown.query, shown.key) ? t('masked') : show(shown.value)}</b>{cellEdit(r.edits, r.at, shown.query, shown.key) && <span class="hue-e">{t('edited')}</span>}
       {large && <span class="map-zoom"><Button small label="−" onClick={() => zoomAt(1 / 2)} /><Button small label="+" onClick={() => zoomAt(2)} /><span class="faint">{reduce > 1 ? t('room.reduced', reduce) : t('room.exact')}</span></span>}</p>
     <p class="legend" aria-hidden="true"><span>0</span><i class="ramp" /><span>1</span> <span>√</span>{a && (a.causal || reachOf(a).behind < rows) && <><i class="hatch" /> {t('masked')}</>}</p>
   </div>;

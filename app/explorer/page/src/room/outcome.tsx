@@ -5,7 +5,7 @@ import { exact, show } from '../numbers';
 import { engine, explain, say } from '../shared';
 import { Button, Menu, Rich, Segmented, Select } from '../ui';
 import { t, type Key } from '../words';
-import { attentionOf, axes, base, change, choose, edited, editedFor, inForce, info, label, lens, request, room, site, type Method } from './state';
+import { apart, attentionOf, attentionShort, axes, base, change, choose, edited, editedFor, headName, headShort, inForce, info, label, lens, placed, request, room, site, type Method } from './state';
 
 export function outcomeRow(): number {
   const r = room.value, a = site.value, rows = base.value?.predictions?.rows.length ?? 0;
@@ -25,7 +25,7 @@ export function Outcome() {
   return <section class="card outcome" aria-label={t('room.outcome')}>
     <header><h2>{t('room.outcome')}</h2></header>
     <p class="outcome-after">{t('room.after')} <b class="hue-q">{label(target[at])}</b>
-      <Select label={t('room.outcome.row')} hideLabel value={r.outcome === null ? '' : String(r.outcome)} options={[{ value: '', label: t('room.outcome.follow') }, ...target.slice(0, 400).map((token, i) => ({ value: String(i), label: `${i} ${label(token)}` }))]} onChange={(value) => change({ outcome: value === '' ? null : Number(value) })} /></p>
+      <Select label={t('room.outcome.row')} hideLabel value={r.outcome === null ? '' : String(r.outcome)} options={[{ value: '', label: t('room.outcome.follow') }, ...target.slice(0, 400).map((token, i) => ({ value: String(i), label: `${i} ${apart(label(token))}` }))]} onChange={(value) => change({ outcome: value === '' ? null : Number(value) })} /></p>
     <ul class="choices">{ids.map((id) => {
       const x = of(before.top, id), y = after ? of(after.top, id) : undefined;
       return <li data-token-id={id}><b>{text(id)}{before.target_id === id && <small title={t('room.comes')}> ●</small>}</b>
@@ -58,14 +58,14 @@ function Written() {
     return () => { alive = false; clearTimeout(timer); };
   }, [b, r.edits]);
   if (family !== 'encoder-decoder') return null;
-  return <div class="written"><p class="faint">{t('room.writes')}</p><p>{made.before?.text ?? b?.input.target ?? '…'}</p>{edits.length > 0 && made.after && <p class={made.after.text === (made.before?.text ?? b?.input.target) ? 'faint' : 'hue-e'}>{made.after.text}</p>}</div>;
+  return <div class="written"><p class="faint">{t('room.writes')}</p><p dir="auto">{made.before?.text ?? b?.input.target ?? '…'}</p>{edits.length > 0 && made.after && <p dir="auto" class={made.after.text === (made.before?.text ?? b?.input.target) ? 'faint' : 'hue-e'}>{made.after.text}</p>}</div>;
 }
 
 export function describe(e: ModelEdit): string {
   const a = attentionOf(e.attention ?? '');
   const { queries, keys } = axes(a, base.value);
-  const where = a ? `${t(`tab.${a.part === 'cross' ? 'cross' : a.stack}` as Key)} ${a.layer + 1}.${e.head === -1 ? '*' : (e.head ?? 0) + 1}` : e.site ?? '';
-  const edge = e.query !== undefined && e.key !== undefined ? `${e.query < 0 ? '*' : label(queries[e.query])} ← ${e.key < 0 ? '*' : label(keys[e.key])}` : '';
+  const where = !a ? e.site ?? '' : e.head === -1 ? `${attentionShort(a.name)}.*` : headShort(a.name, e.head ?? 0);
+  const edge = e.query !== undefined && e.key !== undefined ? `${e.query < 0 ? '*' : placed(queries, e.query)} ← ${e.key < 0 ? '*' : placed(keys, e.key)}` : '';
   const value = e.value === undefined ? '' : show(e.value);
   switch (e.kind) {
     case 'set': return `${where} · ${edge}: ${t('score')} = ${value}`;
@@ -74,11 +74,11 @@ export function describe(e: ModelEdit): string {
     case 'forbid': return `${where} · ${edge}: ${t('row.forbid')}`;
     case 'lock': return `${where} · ${edge}: ${t('weight')} = ${value}`;
     case 'head': return `${where}: ${e.value === 0 ? t('room.head.cut') : `× ${value}`}`;
-    case 'attention': return `${t(`tab.${a?.part === 'cross' ? 'cross' : a?.stack ?? 'decoder'}` as Key)} ${(a?.layer ?? 0) + 1}: ${t('room.whole')} × ${value}`;
-    case 'feed_forward': return `${t(`tab.${e.stack ?? 'decoder'}` as Key)} ${(e.layer ?? 0) + 1}: ${t('room.feed.forward')} × ${value}`;
-    case 'evict': return `${t(`tab.${a?.part === 'cross' ? 'cross' : a?.stack ?? 'decoder'}` as Key)} ${(a?.layer ?? 0) + 1}: ${t('room.evicted', label(keys[e.key ?? 0]), label(queries[e.query ?? 0]))}`;
-    case 'mean': return `${t('room.mean')} ${e.site} ${(e.head ?? -1) < 0 ? '*' : e.head! + 1}`;
-    case 'patch': return `${t('room.patch')} ${e.site} [${e.row ?? '*'}] ← ${[e.from ?? {}].flat()[0].source ?? [e.from ?? {}].flat()[0].text ?? ''}`;
+    case 'attention': return `${attentionShort(e.attention ?? '')}: ${t('room.whole')} × ${value}`;
+    case 'feed_forward': return `${t(`tab.${e.stack ?? 'decoder'}` as Key)} ${e.layer ?? 0}: ${t('room.feed.forward')} × ${value}`;
+    case 'evict': return `${attentionShort(e.attention ?? '')}: ${t('room.evicted', placed(keys, e.key ?? 0), placed(queries, e.query ?? 0))}`;
+    case 'mean': return `${(e.head ?? -1) < 0 ? e.site : headShort((e.site ?? '').replace(/\.[a-z_]+$/, ''), e.head!)}: ${t('room.mean')}`;
+    case 'patch': return `${e.site}, ${t('row.n', e.row ?? '*')}: ${t('room.patch')} ← ${apart([e.from ?? {}].flat()[0].source ?? [e.from ?? {}].flat()[0].text ?? '')}`;
     default: return `${e.kind} ${where} ${edge} ${value}`;
   }
 }
@@ -98,10 +98,10 @@ export function Edits() {
   };
   const add = (edit: ModelEdit) => change({ edits: [...r.edits, edit] });
   const additions = a ? [
-    { label: t('room.add.attention', a.layer + 1), note: a.name, onClick: () => add({ kind: 'attention', attention: a.name, value: 0 }) },
-    { label: t('room.add.feed.forward', a.layer + 1), note: `${a.stack}.${a.layer}.feed_forward`, onClick: () => add({ kind: 'feed_forward', stack: a.stack, layer: a.layer, value: 0 }) },
-    { label: t('room.add.evict', label(axes(a, base.value).keys[r.at.key])), note: t('room.add.evict.note', label(axes(a, base.value).queries[r.at.query])), onClick: () => add({ kind: 'evict', attention: a.name, key: r.at.key, query: r.at.query }) },
-    { label: t('room.add.mean', r.at.head + 1), note: t('room.add.mean.note'), onClick: () => add({ kind: 'mean', site: `${a.name}.head_output`, head: r.at.head, from: base.value!.input }) },
+    { label: t('room.add.attention', a.layer), note: a.name, onClick: () => add({ kind: 'attention', attention: a.name, value: 0 }) },
+    { label: t('room.add.feed.forward', a.layer), note: `${a.stack}.${a.layer}.feed_forward`, onClick: () => add({ kind: 'feed_forward', stack: a.stack, layer: a.layer, value: 0 }) },
+    { label: t('room.add.evict', placed(axes(a, base.value).keys, r.at.key)), note: t('room.add.evict.note', placed(axes(a, base.value).queries, r.at.query)), onClick: () => add({ kind: 'evict', attention: a.name, key: r.at.key, query: r.at.query }) },
+    { label: t('room.add.mean', headShort(a.name, r.at.head)), note: t('room.add.mean.note'), onClick: () => add({ kind: 'mean', site: `${a.name}.head_output`, head: r.at.head, from: base.value!.input }) },
   ] : [];
   return <section class="card edits" aria-label={t('room.edits')}>
     <header><h2>{t('room.edits')}</h2>{a && <Menu icon="plus" id="add-edit" label={t('room.edit.add')} items={additions} />}{r.edits.length > 0 && <Button small label={t('bench.edits.clear')} onClick={() => change({ edits: [] })} />}</header>
@@ -109,16 +109,16 @@ export function Edits() {
       if (!e.off) ++force;
       const count = e.off ? null : touched[force]?.touched;
       return <li class={e.off ? 'off' : ''}><label><input type="checkbox" checked={!e.off} aria-label={e.name ?? describe(e)} onChange={() => change({ edits: r.edits.map((other, j) => j === i ? { ...other, off: !e.off || undefined } : other) })} />
-        {naming === i ? null : <span title={e.name ? describe(e) : undefined}>{e.name ?? describe(e)}</span>}</label>
-        {naming === i && <input type="text" class="text-field" maxLength={60} value={e.name ?? ''} aria-label={t('room.edit.name')} placeholder={describe(e)} ref={(field) => field?.focus()}
+        {naming === i ? null : <span title={[e.name ? describe(e) : '', e.attention && (e.head ?? -1) >= 0 ? headName(e.attention, e.head!) : e.attention ?? ''].filter(Boolean).join(' · ')}>{e.name ?? describe(e)}</span>}</label>
+        {naming === i && <input type="text" class="text-field" dir="auto" maxLength={60} value={e.name ?? ''} aria-label={t('room.edit.name')} placeholder={describe(e)} ref={(field) => field?.focus()}
           onBlur={(event) => { setNaming(null); const name = event.currentTarget.value.trim(); if (name !== (e.name ?? '')) change({ edits: r.edits.map((other, j) => j === i ? { ...other, name: name || undefined } : other) }); }}
           onKeyDown={(event) => { if (event.isComposing) return; if (event.key === 'Escape') event.currentTarget.value = e.name ?? ''; if (event.key === 'Enter' || event.key === 'Escape') event.currentTarget.blur(); }} />}
         {count === 0 && <small class="bad">{t('room.touched.none')}</small>}
         <Button icon="pen" label={t('room.edit.name')} onClick={() => setNaming(i)} /><Button icon="close" label={t('room.edit.remove')} onClick={() => change({ edits: r.edits.filter((_, j) => j !== i) })} /></li>;
     })}</ol>}
-    {edited.value?.checks && <p class="check-line">{t('room.p.sum', edited.value.checks.head_sum.toExponential(1))}</p>}
+    {edited.value?.checks && edited.value.checks.head_sum !== null && <p class="check-line">{t('room.p.sum', edited.value.checks.head_sum.toExponential(1))}</p>}
     <details class="patch-box"><summary>{t('room.patch.title')}</summary><p class="faint"><Rich text={t('room.patch.note', a ? `\`${a.stack}.${a.layer}.output\`` : '', r.at.query)} /></p>
-      <div class="figure-tools"><input type="text" class="text-field" value={from} aria-label={t('room.patch.from')} placeholder={t('room.patch.from')} onInput={(event) => setFrom(event.currentTarget.value)} /><Button small label={t('room.patch')} disabled={!from.trim()} onClick={patch} /></div></details>
+      <div class="figure-tools"><input type="text" class="text-field" dir="auto" value={from} aria-label={t('room.patch.from')} placeholder={t('room.patch.from')} onInput={(event) => setFrom(event.currentTarget.value)} /><Button small label={t('room.patch')} disabled={!from.trim()} onClick={patch} /></div></details>
   </section>;
 }
 
@@ -159,11 +159,12 @@ export function Matters() {
     {!on && <p class="faint">{t('room.matters.note')}</p>}
     {on && top.length > 0 && <div class="figure-tools"><Select id="target-token" label={t('room.matters.target')} value={String(token)} options={top.map((c) => ({ value: String(c.id), label: word(c.text) }))} onChange={(value) => setTarget(Number(value))} />
       <Select id="versus-token" label={t('room.matters.versus')} value={versus === null ? '' : String(versus)} options={[{ value: '', label: '—' }, ...top.filter((c) => c.id !== token).map((c) => ({ value: String(c.id), label: word(c.text) }))]} onChange={(value) => setVersus(value === '' ? null : Number(value))} /></div>}
+    {on && a && <p class="place faint"><code>{a.name}</code> · {t('head')} {r.at.head} · {t('query')} {r.at.query}</p>}
     {on && busy && <p class="faint" role="status">{t('room.matters.busy')}</p>}
     {on && made && <>
       <Segmented label={t('room.matters.by')} value={by} onChange={setBy} options={methods.map((m) => ({ value: m, label: t(`method.${m}` as Key) }))} />
       <div class="matrix-scroll"><table class="matters-table"><thead><tr><th scope="col">{t('key')}</th>{methods.map((m) => <th scope="col" class={m === by ? 'now' : ''}>{t(`method.${m}` as Key)}</th>)}</tr></thead>
-        <tbody>{edges.map((edge) => <tr class={edge.key === r.at.key ? 'now' : ''} data-key={edge.key} onClick={() => choose({ key: edge.key })}><th scope="row" class="hue-k">{label(keys[edge.key])}</th>
+        <tbody>{edges.map((edge) => <tr class={edge.key === r.at.key ? 'now' : ''} data-key={edge.key} onClick={() => choose({ key: edge.key })}><th scope="row" class="hue-k" title={placed(keys, edge.key)}>{label(keys[edge.key])}</th>
           {methods.map((m) => <td class={`meter ${m === 'weight' || m === 'write' ? 'w' : 'e'} ${(edge[m] ?? 0) < 0 ? 'below' : ''}`} title={exact(edge[m] ?? 0)} data-method={m} data-value={edge[m] ?? ''}><i style={{ '--h': (Math.abs(edge[m] ?? 0) / most[m]).toFixed(3) }} /><b>{show(edge[m], 2)}</b></td>)}</tr>)}</tbody></table></div>
       {inForce(r.edits).length > 0 && <p class="note">{t('room.matters.base')}</p>}
       {agreement && <p class="note" data-agreement={agreement.rank_correlation ?? ''}>{agreement.rank_correlation === null ? t('room.agreement.none') : t('room.agreement', show(agreement.rank_correlation, 2), agreement.edges)}</p>}

@@ -12,7 +12,7 @@ import { MatrixMap } from './matrix';
 import { Edits, Matters, Outcome } from './outcome';
 import { Pins, useLikeness } from './pins';
 import {
-  again, ask, attentionOf, base, begin, busy, change, choose, entries, failure, future, info, lastTook, linkState, openModel, parseRoom, past, redo, room, site, tabOf, undo, type Tab,
+  again, ask, attentionOf, base, begin, busy, change, choose, compare, entries, failure, future, headName, headShort, info, lastTook, linkState, openModel, parseRoom, past, pinned, redo, room, site, tabOf, undo, writing, type Tab,
 } from './state';
 import { HeadTools, Lines, metricName, RoomRow, TextView, Wall } from './views';
 
@@ -28,7 +28,7 @@ export function RoomScreen() {
     if (given === null && base.value) return;
     void begin(parsed);
   }, [route.value]);
-  useEffect(() => r.model && base.value ? later(() => writeState('model', [], linkState(r)), 200) : undefined, [r, base.value, route.value]);
+  useEffect(() => r.model && base.value ? later(() => writeState('model', [], linkState(r)), 200) : undefined, [r, base.value, route.value, pinned.value, compare.value, writing.value]);
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
@@ -60,6 +60,7 @@ export function RoomScreen() {
     <Bar />
     {failure.value && <div class="banner error" role="alert"><strong>{t('room.cannot')}</strong> {failure.value} <Button small label={t('bench.again')} onClick={() => void again()} /></div>}
     {entries.value.length === 0 && !busy.value && !failure.value && <div class="banner">{t('room.no.models')}</div>}
+    {model && !base.value && !busy.value && !failure.value && <p class="room-wait faint">{t('room.empty')}</p>}
     {busy.value && !base.value && <div class="room-wait"><div class="skeleton" role="status">{t(busy.value as Key)}{model ? ` · ${model.name}` : ''}…{lastTook.value !== null && <> {t('room.last', (lastTook.value / 1000).toFixed(1))}</>}</div></div>}
     {base.value && a && model && <>
       <div class="panes" role="tablist" aria-label={t('room.panes')}>{(['heads', 'row', 'outcome'] as const).map((name) => <button type="button" role="tab" aria-selected={pane === name} onClick={() => setPane(name)}>{t(`pane.${name}`)}</button>)}</div>
@@ -106,6 +107,7 @@ function HeadSide({ tab }: { tab: Tab }) {
       {!result && <Button small icon="search" text id="find-heads" label={searching ? t('room.searching') : t('room.find')} disabled={searching} onClick={() => void search()} />}
       <Select id="search-in" label={t('room.search.in')} value={texts} options={[{ value: 'examples', label: t('room.search.examples') }, { value: 'text', label: t('room.search.text') }]} onChange={(value) => setTexts(value as 'examples' | 'text')} /></div>
     <Wall tab={tab} metric={chosen} ranked={ranked} />
+    {site.value && <p class="note names">{t('room.names', headShort(site.value.name, room.value.at.head), headName(site.value.name, room.value.at.head))}</p>}
     {result && <p class="note">{t('room.found', result.inputs, result.tokens)} {t('room.sinks')}</p>}
   </>;
 }
@@ -154,9 +156,9 @@ function Bar() {
   return <form class="room-bar" onSubmit={(event) => { event.preventDefault(); go(); }}>
     <Select id="model" label={t('nav.model')} hideLabel value={r.model} options={entries.value.map((e) => ({ value: e.name, label: e.error ? `${e.name} ⚠` : e.name }))} onChange={(name) => { const entry = entries.value.find((e) => e.name === name); if (entry?.error) say(explain(new EngineError(entry.error, 400)), 'error'); else void openModel(name, null); }} />
     <div class="room-text">
-      <textarea id="source-text" ref={field} rows={1} value={text} disabled={shut} spellcheck={false} aria-label={seq ? t('room.source') : t('room.text')} placeholder={seq ? t('room.source.type') : t('room.text.type')} onInput={(event) => setText(event.currentTarget.value)}
+      <textarea id="source-text" dir="auto" ref={field} rows={1} value={text} disabled={shut} spellcheck={false} aria-label={seq ? t('room.source') : t('room.text')} placeholder={seq ? t('room.source.type') : t('room.text.type')} onInput={(event) => setText(event.currentTarget.value)}
         onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); go(); } if (event.key === 'Escape') field.current?.blur(); }} />
-      {seq && <textarea id="target-text" rows={1} value={target} disabled={shut} spellcheck={false} aria-label={t('room.target')} placeholder={base.value?.input.target ?? t('room.target.type')} onInput={(event) => setTarget(event.currentTarget.value)} onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); go(); } }} />}
+      {seq && <textarea id="target-text" dir="auto" rows={1} value={target} disabled={shut} spellcheck={false} aria-label={t('room.target')} placeholder={base.value?.input.target ?? t('room.target.type')} onInput={(event) => setTarget(event.currentTarget.value)} onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); go(); } }} />}
     </div>
     {model && model.languages.length > 1 && <Select label={t('room.language')} hideLabel value={language} options={[{ value: '', label: t('room.language.auto') }, ...model.languages.map((l) => ({ value: l.name, label: `→ ${l.name}` }))]} onChange={setLanguage} />}
     <Button primary label={t('room.run')} id="run" disabled={shut} onClick={go} />

@@ -41,11 +41,27 @@ export const byWords = signal(false);                     // tokens of one word 
 export const keysShown = signal<'all' | 'same' | 'other'>('all'); // of all sentences, of the query's, of the others
 export const pinned = signal<{ attention: string; head: number }[]>([]); // to compare; at most four
 
+// What the chosen head is compared with below the pins; null: the first pinned head, if there is one.
+export interface Compare { kind: 'head' | 'unedited' | 'text' | 'model'; head?: string; input?: Input; model?: string }
+export const compare = signal<Compare | null>(null);
+// How a text is written on the page, and where a reader stands in it.
+export interface Writing { open: boolean; kind: 'greedy' | 'sample' | 'beam'; steps: number; beams: number; temperature: number; top_k: number; top_p: number; seed: number; prefix: number[]; at: number }
+export const firstWriting: Writing = { open: false, kind: 'greedy', steps: 24, beams: 4, temperature: 1, top_k: 0, top_p: 1, seed: 1, prefix: [], at: 0 };
+export const writing = signal<Writing>(firstWriting);
+// What stands beside the room in a link: it is chosen on the page and changes no number of it.
+export interface Beside { pins?: { attention: string; head: number }[]; compare?: Compare; writing?: Partial<Writing> }
+
 export const inForce = (edits: ModelEdit[]) => edits.filter((e) => !e.off);
 export const attentionOf = (name: string): AttentionSite | undefined => info.value?.attentions.find((a) => a.name === name);
 export const site = computed(() => info.value?.attentions.find((a) => a.name === room.value.at.attention));
 export type Tab = 'encoder' | 'decoder' | 'cross';
 export const tabOf = (a: AttentionSite): Tab => a.part === 'cross' ? 'cross' : a.stack;
+
+// A head has one name, the engine's and the command line's (`decoder.3.cross · head 0`), and one short form read from it
+// (`Cross 3.0`: kind, layer, head). Everything counts from 0. Both take what is known of the model on the page.
+export const headName = (attention: string, head: number) => t('head.place', attention, head);
+export const attentionShort = (attention: string) => { const a = attentionOf(attention); return a ? `${t(`tab.${tabOf(a)}`)} ${a.layer}` : attention; };
+export const headShort = (attention: string, head: number) => attentionOf(attention) ? `${attentionShort(attention)}.${head}` : headName(attention, head);
 
 // What a mask hides. A window counts the query's own key: of a window of 3 the last that is seen is 2 away.
 export const reachOf = (a: AttentionSite): { behind: number; ahead: number } => {
@@ -63,11 +79,24 @@ export function axes(a: AttentionSite | undefined, run: RunResult | null): { que
   return a.stack === 'encoder' ? { queries: source, keys: source } : { queries: target, keys: target };
 }
 
+// Text of another direction in a line of ours is kept apart, so that it does not turn the line around.
+export const apart = (text: string) => /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u.test(text) ? `\u2068${text}\u2069` : text;
+
 export function label(token: Token | undefined): string {
   if (!token) return '';
   const text = token.text.replace(/^[ \u2581]+/, '').replace(/\n/g, '⏎');
   return text === '' ? '␣' : text;
 }
+
+// Which way a text runs: as its first letter does. Marks and single bytes say nothing.
+export const directionOf = (text: string): 'ltr' | 'rtl' => {
+  const first = /\p{L}/u.exec(text.replace(/<[^<>]*>/g, ''))?.[0];
+  return first && apart(first) !== first ? 'rtl' : 'ltr';
+};
+export const directionOfTokens = (tokens: Token[]) => directionOf(tokens.map((token) => token.joined ?? (token.kind === 'special' || token.kind === 'byte' ? '' : token.text)).join(''));
+
+// A token with its place, for a line of text: `robots (3)`.
+export const placed = (tokens: Token[], i: number) => `${apart(label(tokens[i]))} (${i})`;
 
 // Sentence of each token: a new one begins after an end mark or a new line.
 export function sentencesOf(tokens: Token[]): number[] {
@@ -193,6 +222,7 @@ export async function openModel(name: string, input: Input | null, keep: Partial
     info.value = found;
     const first = input ?? found.examples[0] ?? (found.family === 'encoder-decoder' ? { source: '' } : { text: '' });
     room.value = { ...start, ...keep, model: name, input: first };
+    writing.value = { ...writing.value, prefix: [], at: 0 };
     past.value = [];
     future.value = [];
     if (Object.values(first).some((value) => value !== undefined && value !== '' && String(value).length > 0)) await ask(room.value, 'all');
@@ -212,12 +242,15 @@ export async function begin(given: ReadRoom | null): Promise<void> {
     const found = await engine.models();
     if (mine !== opening) return;
     entries.value = found;
-    const { fingerprint, ...state } = given ?? {};
+    const { fingerprint, pins, compare: against, writing: written, ...state } = given ?? {};
     const wanted = state.model || status.value.default_model || entries.value.find((e) => !e.error)?.name;
     if (!wanted) { failed(null); busy.value = null; return; }
     if (state.model && !entries.value.some((e) => e.name === state.model)) { say(t('room.link.model', state.model), 'error'); await openModel(status.value.default_model, null); return; }
+    pinned.value = pins ?? [];
+    compare.value = against ?? null;
     const ready = openModel(wanted, state.input ?? null, state), latest = opening;
     await ready;
+    if (latest === opening) writing.value = { ...firstWriting, ...written };
     if (fingerprint && latest === opening && info.value?.name === wanted && info.value.fingerprint !== fingerprint) say(t('room.other'), 'error');
   } catch (error) {
     if (mine !== opening) return;
@@ -244,6 +277,8 @@ function apply(after: Room): void {
   const before = room.value;
   drag = null;
   room.value = after;
+  // A branch was taken in the text that was written then.
+  if (after.input !== before.input) writing.value = { ...writing.value, prefix: [], at: 0 };
   if (after.model !== before.model) void openModel(after.model, after.input, after);
   else void ask(after, after.input !== before.input ? 'all' : after.edits !== before.edits ? 'edits' : 'row');
 }
@@ -308,7 +343,8 @@ export const headCut = (edits: ModelEdit[], attention: string, head: number) => 
 // ---- Links and files ----------------------------------------------------------------------------------------------
 
 export const parseRoom = (data: unknown): ReadRoom | Unreadable => readRoom(data);
-export const linkState = (r: Room) => ({ model: r.model, ...(info.value?.name === r.model ? { fingerprint: info.value.fingerprint } : {}), input: base.value && !r.input.target && r.edits.length ? base.value.input : r.input, ...(r.edits.length ? { edits: r.edits } : {}), at: r.at, ...(r.outcome !== null ? { outcome: r.outcome } : {}) });
+export const linkState = (r: Room) => ({ model: r.model, ...(info.value?.name === r.model ? { fingerprint: info.value.fingerprint } : {}), input: base.value && !r.input.target && r.edits.length ? base.value.input : r.input, ...(r.edits.length ? { edits: r.edits } : {}), at: r.at, ...(r.outcome !== null ? { outcome: r.outcome } : {}),
+  ...(pinned.value.length ? { pins: pinned.value } : {}), ...(compare.value ? { compare: compare.value } : {}), ...(writing.value.open ? { writing: writing.value } : {}) });
 
 // ---- Tiles -------------------------------------------------------------------------------------------------------
 

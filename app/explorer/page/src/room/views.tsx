@@ -7,10 +7,10 @@ import type { AttentionSite, RowResult, Token } from '../engine';
 import { exact, fullOnHover, show } from '../numbers';
 import { RowPanel } from '../rowpanel';
 import { softmaxWithLocks, standsIn, type RowPreview, type StandIn } from '../softmax';
-import { dark, say } from '../shared';
+import { dark, say, textScale } from '../shared';
 import { Button, Icon, Segmented, Select, Tex } from '../ui';
 import { t, table, type Key } from '../words';
-import { axes, base, baseRow, byWords, cellEdit, choose, draft, dropCell, headCut, info, inForce, keysShown, label, lens, peekQuery, pinned, putCell, room, row, rowFor, sentencesOf, site, tabOf, tile, toggleHead, togglePin, holds, sameText, type Tab } from './state';
+import { apart, axes, base, baseRow, byWords, cellEdit, choose, directionOfTokens, draft, dropCell, headCut, headName, info, inForce, keysShown, label, lens, peekQuery, pinned, placed, putCell, room, row, rowFor, sentencesOf, site, tabOf, tile, toggleHead, togglePin, holds, sameText, type Tab } from './state';
 import { useTile } from './tile';
 
 // ---- Weights of the row that is shown: the chosen one, or the one that is hovered ----------------------------------
@@ -51,18 +51,21 @@ function Words({ tokens, hue, chosen, weights, onChoose, onPeek, name, shares, h
   const first = tokens.length <= windowSize ? 0 : Math.max(0, Math.min(from, tokens.length - windowSize));
   useEffect(() => { if (tokens.length > windowSize && (chosen < first || chosen >= first + windowSize)) setFrom(Math.max(0, chosen - windowSize / 2)); }, [chosen, tokens.length]);
   const host = useRef<HTMLDivElement>(null);
+  const direction = directionOfTokens(tokens.slice(first, first + windowSize));
   const keys = (event: KeyboardEvent) => {
-    const step = event.key === 'ArrowRight' || event.key === 'ArrowDown' ? 1 : event.key === 'ArrowLeft' || event.key === 'ArrowUp' ? -1 : 0;
+    const [onward, back] = direction === 'rtl' ? ['ArrowLeft', 'ArrowRight'] : ['ArrowRight', 'ArrowLeft'];
+    const step = event.key === onward || event.key === 'ArrowDown' ? 1 : event.key === back || event.key === 'ArrowUp' ? -1 : 0;
     if (!step) return;
     event.preventDefault();
     event.stopPropagation();
     const all = [...host.current!.querySelectorAll<HTMLElement>('[data-token]')];
     const at = all.findIndex((one) => one.getAttribute('aria-selected') === 'true'), next = all[Math.max(0, Math.min(all.length - 1, at + step))];
     if (!next) return;
+    onPeek?.(null);  // a pointer that rests on a token holds nobody back
     onChoose(Number(next.dataset.token));
     next.focus();
   };
-  return <div class="words" role="listbox" aria-label={name} aria-orientation="horizontal" ref={host} onKeyDown={keys} onPointerLeave={() => onPeek?.(null)}>
+  return <div class="words" role="listbox" dir={direction} aria-label={name} aria-orientation="horizontal" ref={host} onKeyDown={keys} onPointerLeave={() => onPeek?.(null)}>
     {first > 0 && <button type="button" class="window" onClick={() => setFrom(first - windowSize / 2)}>… {first}</button>}
     {shownTokens(tokens, first, Math.min(tokens.length, first + windowSize), byWords.value).map(({ first: i, last, text, kind }) => {
       // Of a word of several tokens: the sum, which is what the word was given.
@@ -71,9 +74,9 @@ function Words({ tokens, hue, chosen, weights, onChoose, onPeek, name, shares, h
       const share = weight === null ? 0 : shares ? Math.min(1, all.reduce((sum, j) => sum + shares(j), 0)) : ramp(weight);
       const wordStart = i > first && /^[ \u2581]/.test(tokens[i].text), now = chosen >= i && chosen <= last, away = !!hidden?.(i);
       return <>{wordStart ? ' ' : null}<span role="option" aria-selected={now} tabIndex={now ? 0 : -1} data-token={i} data-last={last > i ? last : undefined} class={`token ${kind} ${now ? `chosen-${hue}` : ''} ${away ? 'away' : ''}`}
-        style={weight !== null ? weightStyle(palette, away ? 0 : share) : undefined} title={weight !== null ? `${text} · ${exact(weight)}` : text}
+        style={weight !== null ? weightStyle(palette, away ? 0 : share) : undefined} title={`${i}: ${apart(text)}${weight !== null ? ` · ${exact(weight)}` : ''}`}
         aria-label={weight !== null ? `${text}, ${t('weight')} ${show(weight)}` : text} data-weight={weight ?? undefined} data-share={shares && weight !== null ? share.toFixed(3) : undefined}
-        onClick={() => onChoose(i)} onPointerEnter={() => onPeek?.(i)}>{text}</span></>;
+        onClick={() => onChoose(i)} onPointerEnter={() => onPeek?.(i)} dir="auto">{text}</span></>;
     })}
     {first + windowSize < tokens.length && <button type="button" class="window" onClick={() => setFrom(first + windowSize / 2)}>{tokens.length - first - windowSize} …</button>}
   </div>;
@@ -127,10 +130,13 @@ export function Lines() {
   const matrix = useTile(r, many || !a ? null : a.name, [r.at.head], [0, queries.length], [0, keys.length], 1);
   if (!a || !queries.length) return null;
   if (many) return <p class="faint">{t('room.lines.many')}</p>;
-  const size = (token: Token) => Math.max(22, [...label(token)].reduce((sum, c) => sum + (c > '\u2e80' ? 15 : 8.4), 10));
+  const scale = textScale.value;
+  const size = (token: Token) => scale * Math.max(22, [...label(token)].reduce((sum, c) => sum + (c > '\u2e80' ? 15 : 8.4), 10));
   const lay = (tokens: Token[]) => { let x = 8; return tokens.map((token) => { const w = size(token), at = x + w / 2; x += w + 6; return { at, w, end: x }; }); };
   const top = lay(keys), bottom = lay(queries);
   const width = Math.max(top.at(-1)!.end, bottom.at(-1)!.end) + 8;
+  // A line of text that runs from right to left is laid out so.
+  for (const [tokens, places] of [[keys, top], [queries, bottom]] as const) if (directionOfTokens(tokens) === 'rtl') for (const place of places) place.at = width - place.at;
   const h = 190;
   const lines = [];
   const current = weights;
@@ -142,7 +148,7 @@ export function Lines() {
     }
   }
   current?.forEach((w, j) => { if (w >= 0.005 && top[j] && !hidden?.(j)) lines.push(<path d={link({ source: [top[j].at, 34], target: [bottom[query].at, h - 34] })!} class="thread now" style={{ opacity: Math.max(0.12, w), strokeWidth: 1 + 5 * w }} />); });
-  return <div class="lines-scroll"><svg class="lines" width={width} height={h} viewBox={`0 0 ${width} ${h}`} role="img" aria-label={t('room.lines.name', label(queries[query]))}>
+  return <div class="lines-scroll"><svg class="lines" width={width} height={h} viewBox={`0 0 ${width} ${h}`} role="img" aria-label={t('room.lines.name', placed(queries, query))}>
     {lines}
     {keys.map((token, j) => <text x={top[j].at} y="24" text-anchor="middle" class={`line-key ${token.kind} ${j === r.at.key ? 'now' : ''}`} onClick={() => choose({ key: j })}>{label(token)}</text>)}
     {queries.map((token, i) => <text x={bottom[i].at} y={h - 14} text-anchor="middle" class={`line-query ${token.kind} ${i === query ? 'now' : ''}`} onClick={() => choose({ query: i })} onPointerEnter={() => { peekQuery.value = i; }} onPointerLeave={() => { peekQuery.value = null; }}>{label(token)}</text>)}
@@ -203,6 +209,7 @@ export function RoomRow() {
   const sinkMass = weights[0];
   const hasEdits = inForce(r.edits).length > 0;
   return <>
+    <p class="place faint"><code>{attention}</code> · {t('head')} {head} · {t('query')} {query} · {t('key')} {r.at.key}</p>
     <RowPanel query={label(queries[query])} keys={all.map((j) => label(keys[j]))} scaled={all.map((j) => before.scores[j])} scores={all.map((j) => scores[j])} weights={all.map((j) => weights[j])} values={values}
       output={preview?.output ?? w.output} base={hasEdits ? { weights: all.map((j) => before.weights[j]), output: before.output } : null}
       states={all.map((j) => { const edit = cellEdit(r.edits, r.at, query, j); return { edited: !!edit, locked: edit?.kind === 'lock', forbidden: edit?.kind === 'forbid' }; })}
@@ -213,7 +220,7 @@ export function RoomRow() {
       onForbid={(at) => { if (cellEdit(r.edits, r.at, query, all[at])?.kind === 'forbid') dropCell({ ...r.at, key: all[at] }); else put('forbid', all[at]); }}
       onReset={(at) => dropCell({ ...r.at, key: all[at] })} />
     {all.length < w.weights.length && <p class="note">{t('room.row.part', all.length, w.weights.length)}</p>}
-    {query > 1 && sinkMass > 0.5 && <p class="note">{t('room.sink', label(keys[0]), show(sinkMass))}</p>}
+    {query > 1 && sinkMass > 0.5 && <p class="note">{t('room.sink', apart(label(keys[0])), show(sinkMass))}</p>}
     <Pipeline />
   </>;
 }
@@ -234,7 +241,7 @@ function Pipeline() {
   const bar = Math.max(1e-9, ...w.head_norms);
   const line = (tex: string, what: ComponentChildren, value?: number | null, tone = '') => <li><Tex tex={tex} /><div>{what}</div>{value !== undefined && <b class={tone} data-value={value ?? '-inf'} title={exact(value)}>{show(value, 4)}</b>}</li>;
   const rotated = !!w.rotated_query;
-  return <details class="pipeline" open><summary>{t('room.pipeline', label(queries[r.at.query]), label(keys[j]))}</summary>
+  return <details class="pipeline" open><summary>{t('room.pipeline', placed(queries, r.at.query), placed(keys, j))}</summary>
     <ol>
       {line('x', <Strip id="input" hue="x" name={t('room.p.input')} values={w.input} />)}
       {line('q', <Strip id="query" hue="q" name={t('query')} values={w.query_vector} />)}
@@ -252,7 +259,7 @@ function Pipeline() {
       {w.projection_bias.length > 0 && line('b', <Strip id="projection-bias" hue="x" name={t('room.p.bias')} values={w.projection_bias} />)}
       {line('w\\,\\lVert v W_O\\rVert', t('room.p.norm'), w.write_norms[j], 'hue-w')}
     </ol>
-    <div class="head-sum"><p>{t('room.p.heads')}</p><div class="head-bars">{w.head_norms.map((norm, h) => <button type="button" class={`${h === r.at.head ? 'now' : ''} ${headCut(r.edits, r.at.attention, h) ? 'cut' : ''}`} title={exact(norm)} onClick={() => choose({ head: h })}><i style={{ '--h': (norm / bar).toFixed(3) }} /><span>{h + 1}</span></button>)}</div>
+    <div class="head-sum"><p>{t('room.p.heads')}</p><div class="head-bars">{w.head_norms.map((norm, h) => <button type="button" class={`${h === r.at.head ? 'now' : ''} ${headCut(r.edits, r.at.attention, h) ? 'cut' : ''}`} aria-label={`${headName(r.at.attention, h)}, ${show(norm)}`} title={`${headName(r.at.attention, h)}: ${exact(norm)}`} onClick={() => choose({ head: h })}><i style={{ '--h': (norm / bar).toFixed(3) }} /><span>{h}</span></button>)}</div>
       <HeadSum of={w} /></div>
   </details>;
 }
@@ -281,7 +288,7 @@ function Thumb({ a, head, value }: { a: AttentionSite; head: number; value?: str
     target.getContext('2d')!.putImageData(weightPicture(paletteOf(dark.value), m.data.subarray(head * size, (head + 1) * size), m.rows, m.columns), 0, 0);
   }, [m, dark.value, head]);
   const now = r.at.attention === a.name && r.at.head === head, cut = headCut(r.edits, a.name, head);
-  return <button type="button" class={`thumb ${now ? 'now' : ''} ${cut ? 'cut' : ''}`} aria-pressed={now} data-head={`${a.name}.${head}`} aria-label={`${t('head.place', a.layer + 1, head + 1)}${value ? ', ' + value : ''}${cut ? ', ' + t('room.cut') : ''}`} title={`${a.name} · ${t('head.place', a.layer + 1, head + 1)}`} onClick={() => choose({ attention: a.name, head })}>
+  return <button type="button" class={`thumb ${now ? 'now' : ''} ${cut ? 'cut' : ''}`} aria-pressed={now} data-head={`${a.name}.${head}`} aria-label={`${headName(a.name, head)}${value ? ', ' + value : ''}${cut ? ', ' + t('room.cut') : ''}`} title={headName(a.name, head)} onClick={() => choose({ attention: a.name, head })}>
     <canvas ref={canvas} aria-hidden="true" />{value && <small>{value}</small>}</button>;
 }
 
@@ -289,16 +296,18 @@ export function Wall({ tab, metric, ranked }: { tab: Tab; metric: string; ranked
   const attentions = info.value?.attentions.filter((a) => tabOf(a) === tab) ?? [];
   if (ranked && metric !== 'layers') {
     const mine = ranked.filter((h) => attentions.some((a) => a.name === h.attention));
-    return <div class="wall ranked">{mine.map((h) => { const a = attentions.find((other) => other.name === h.attention)!; return <div class="wall-item" key={`${h.attention}.${h.head}`}><Thumb a={a} head={h.head} value={show(h.value, 2)} /><small>{a.layer + 1}.{h.head + 1}</small></div>; })}</div>;
+    return <div class="wall ranked">{mine.map((h) => { const a = attentions.find((other) => other.name === h.attention)!; return <div class="wall-item" key={`${h.attention}.${h.head}`}><Thumb a={a} head={h.head} value={show(h.value, 2)} /><small>{a.layer}.{h.head}</small></div>; })}</div>;
   }
-  return <div class="wall">{attentions.map((a) => <div class="wall-layer" key={a.name}><span class="wall-n" title={t('layer')}>{a.layer + 1}</span>{Array.from({ length: a.heads }, (_, h) => <Thumb a={a} head={h} />)}</div>)}</div>;
+  const most = Math.max(0, ...attentions.map((a) => a.heads));
+  return <div class="wall"><div class="wall-layer wall-heads" aria-hidden="true"><span class="wall-n" />{Array.from({ length: most }, (_, h) => <span title={`${t('head')} ${h}`}>{h}</span>)}</div>
+    {attentions.map((a) => <div class="wall-layer" key={a.name}><span class="wall-n" title={`${t('layer')} ${a.layer}`}>{a.layer}</span>{Array.from({ length: a.heads }, (_, h) => <Thumb a={a} head={h} />)}</div>)}</div>;
 }
 
 export function HeadTools() {
   const r = room.value, a = site.value;
   if (!a) return null;
   const cut = headCut(r.edits, a.name, r.at.head);
-  return <div class="head-tools"><b>{t('head.place', a.layer + 1, r.at.head + 1)}</b><Button small icon="cut" text label={cut ? t('room.head.back') : t('room.head.cut')} pressed={cut} id="cut-head" onClick={() => toggleHead(a.name, r.at.head)} />
+  return <div class="head-tools"><b class="head-name"><code>{a.name}</code> · {t('head')} {r.at.head}</b><Button small icon="cut" text label={cut ? t('room.head.back') : t('room.head.cut')} pressed={cut} id="cut-head" onClick={() => toggleHead(a.name, r.at.head)} />
     <Button small icon="grid" text label={t('room.pin')} pressed={pinned.value.some((p) => p.attention === a.name && p.head === r.at.head)} id="pin-head" onClick={() => togglePin(a.name, r.at.head)} /></div>;
 }
 export const metricName = (name: string) => `metric.${name}` in table ? t(`metric.${name}` as Key) : name;

@@ -64,7 +64,7 @@ export const learn = {
   'l.matrix.2': ['Here C reads A with 2 and A reads C with 1. The difference comes from the projections alone: $QK^{\\top}=X\\,W_QW_K^{\\top}X^{\\top}$. What stands between the two X decides the symmetry.', '这里 C 读 A 的分数是 2，A 读 C 的是 1。差别只来自投影：$QK^{\\top}=X\\,W_QW_K^{\\top}X^{\\top}$，夹在两个 X 中间的部分决定是否对称。'],
   'l.matrix.2.act': ['Change W_K so that the score matrix becomes symmetric. Not all scores may be 0.', '改动 W_K，使分数矩阵对称，且不能全为 0。'],
   'l.matrix.2.done': ['Right. What stands between X and its transpose is now symmetric, so asking and being asked are alike.', '做对了。夹在两个 X 中间的部分现在是对称的，提问与被问便没有差别。'],
-  'l.matrix.2.hint': ['The score of row {0}, column {1} differs from its mirror image. What if W_K were like W_Q?', '第 {0} 行第 {1} 列与其对称位置不相等。如果 W_K 和 W_Q 一样呢？'],
+  'l.matrix.2.hint': ['The score of row {0}, column {1} differs from its mirror image. What if W_K were like W_Q?', '行 {0} 列 {1} 与其对称位置不相等。如果 W_K 和 W_Q 一样呢？'],
   'l.cross': ['An action reads an image', '动作读取图像'],
   'l.cross.1': ['A robot’s action token asks; three visual tokens answer: a red block, a blue bowl, and their relation. Its query $[1,1]$ fits the relation’s key $[1,1]$ best: scores 1, 1, 2; weights 0.248, 0.248, 0.503; output $[1.000, 1.497]$.\n\nThe action does not change what the image says. It changes **what it takes** from it. Another query, another mix of the same three values.', '机器人的动作词元提问，三个视觉词元回答：红方块、蓝碗、二者的关系。查询 $[1,1]$ 与“关系”的键 $[1,1]$ 最相合：分数 1、1、2，权重 0.248、0.248、0.503，输出 $[1.000, 1.497]$。\n\n动作并不改变图像的内容，它改变的是**自己取走什么**。换一个查询，就是同样三个值的另一种混合。'],
   'l.cross.1.act': ['Change the query so that the action reads the blue bowl with more than 0.6.', '改动查询，使动作对“蓝碗”的权重超过 0.6。'],
