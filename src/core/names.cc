@@ -36,6 +36,35 @@ std::string nearest_name(const std::string& name, const std::vector<std::string>
   return nearest;
 }
 
+std::string listed(std::span<const std::string> names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+std::string shortened(std::string text, std::size_t bytes) {
+  if (text.size() <= bytes) return text;
+  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) --bytes;
+  text.resize(bytes);
+  return text + "...";
+}
+
+std::string in_quotes(std::string_view name) {
+  static constexpr char digits[] = "0123456789abcdef";
+  constexpr std::size_t most_bytes = 100;
+  std::string text = "\"";
+  for (const char c : shortened(std::string(name.substr(0, most_bytes + 4)), most_bytes)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') text += {'\\', c};
+    else if (c == '\n') text += "\\n";
+    else if (c == '\t') text += "\\t";
+    else if (c == '\r') text += "\\r";
+    else if (byte < 0x20 || byte == 0x7F) text += {'\\', 'u', '0', '0', digits[byte >> 4], digits[byte & 15]};
+    else text += c;
+  }
+  return text + '"';
+}
+
 std::vector<std::string_view> name_words(std::string_view name) {
   std::vector<std::string_view> words;
   for (std::size_t begin = 0; begin <= name.size();) {

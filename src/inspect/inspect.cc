@@ -50,13 +50,11 @@ std::vector<AttentionPart> chosen_parts(const TransformerConfig& config, const s
         chosen.push_back(*found);
       continue;
     }
-    std::string known;
-    for (const AttentionPart& part : all) known += (known.empty() ? "" : ", ") + part.name;
-    std::vector<std::string> of_model;
-    for (const AttentionPart& part : all) of_model.push_back(part.name);
-    const std::string near = nearest_name(name.substr(0, 40), of_model);
+    std::vector<std::string> known;
+    for (const AttentionPart& part : all) known.push_back(part.name);
+    const std::string near = nearest_name(name.substr(0, 40), known);
     throw Error(ErrorKind::argument, "attentions", join("the model has no attention \"", name.substr(0, 40), "\""),
-                join(near.empty() ? "" : join("did you mean ", near, "? "), "it has ", known));
+                join(near.empty() ? "" : join("did you mean ", near, "? "), "it has ", listed(known)));
   }
   return chosen;
 }

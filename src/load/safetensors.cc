@@ -16,6 +16,7 @@
 #include <tuple>
 
 #include "attend/error.h"
+#include "attend/names.h"
 #include "core/file.h"
 #include "model/json_fields.h"
 
@@ -46,13 +47,6 @@ constexpr std::array<TypeName, 13> types{{{NumberType::boolean, "BOOL", 1},
 constexpr const char* damaged = "the file is damaged or no safetensors file; get it again";
 // As many numbers as are converted at a time while reading and writing.
 constexpr std::int64_t block_numbers = 1 << 16;
-
-// Names come from the file: cut and escaped, so that a message stays one readable line.
-std::string in_quotes(const std::string& name) {
-  std::string text = nlohmann::json(name).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  if (text.size() > 120) text = text.substr(0, 117) + "...";
-  return text;
-}
 
 // Builds the entries while the header is parsed, so that a hostile header never becomes a tree in memory.
 class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {

@@ -7,6 +7,7 @@
 
 #include "attend/checkpoint.h"
 #include "attend/error.h"
+#include "attend/names.h"
 #include "model/json_fields.h"
 #include "model/parts.h"
 
@@ -81,10 +82,6 @@ std::string field_value(const TransformerConfig& config, const std::string& fiel
   if (begin == std::string::npos) return "unknown";
   const std::size_t value = begin + key.size();
   return text.substr(value, text.find_first_of(",\n", value) - value);
-}
-
-std::string in_quotes(const std::string& name) {
-  return '"' + (name.size() > 100 ? name.substr(0, 97) + "..." : name) + '"';
 }
 
 bool same(const std::vector<std::int64_t>& sizes, const Shape& shape) {

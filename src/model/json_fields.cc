@@ -15,17 +15,7 @@ using OrderedJson = nlohmann::ordered_json;  // for writing: keeps the order of 
 
 // Long values are cut, so that a message stays one line whatever the file holds.
 std::string shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return text;
-}
-
-std::string in_quotes(const std::string& name) { return shown(Json(name)); }
-
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
+  return shortened(value.dump(-1, ' ', false, Json::error_handler_t::replace), 60);
 }
 
 OrderedJson written(const std::vector<Field>& fields) {

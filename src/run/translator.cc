@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "attend/error.h"
+#include "attend/names.h"
 #include "attend/scripts.h"
 #include "attend/translate.h"
 #include "run/alignment.h"
@@ -19,11 +20,7 @@ bool is_chinese(std::string_view language) {
   return base == "zh" || base == "cmn" || base == "yue" || base == "lzh";
 }
 
-std::string listed(std::span<const std::string> names) {
-  std::string text;
-  for (const std::string& name : names) text += text.empty() ? name : ", " + name;
-  return text.empty() ? "none" : text;
-}
+std::string listed_or_none(std::span<const std::string> names) { return names.empty() ? "none" : listed(names); }
 
 }  // namespace
 
@@ -74,7 +71,7 @@ std::vector<std::int32_t> encode_source(const Task& task, const Tokenizer& token
     const auto tag = task.target_tags.find(std::string(to));
     if (tag == task.target_tags.end()) {
       throw Error(ErrorKind::argument, "translate", join("the model does not translate into \"", to, "\""),
-                  "use one of " + listed(task.languages));
+                  "use one of " + listed_or_none(task.languages));
     }
     ids.push_back(need(tokenizer.id(tag->second), ("\"" + tag->second + "\"").c_str()));
   }
@@ -137,7 +134,7 @@ Translator::Translator(const Model& model, std::shared_ptr<const Tokenizer> sour
     }
     if (std::find(task_.languages.begin(), task_.languages.end(), language) == task_.languages.end()) {
       throw Error(ErrorKind::config, where,
-                  join("there is a tag for ", language, ", but the languages are ", listed(task_.languages)),
+                  join("there is a tag for ", language, ", but the languages are ", listed_or_none(task_.languages)),
                   "list it in task.json");
     }
   }
@@ -148,9 +145,9 @@ std::pair<std::string, std::string> Translator::direction(std::string_view line,
   const std::vector<std::string>& languages = task_.languages;
   const auto check = [&](std::string_view language) {
     if (!language.empty() && std::find(languages.begin(), languages.end(), language) == languages.end()) {
-      throw Error(
-          ErrorKind::argument, "translate", join("the model does not know the language \"", language, "\""),
-          languages.empty() ? std::string("it names no languages: leave them out") : "use one of " + listed(languages));
+      throw Error(ErrorKind::argument, "translate", join("the model does not know the language \"", language, "\""),
+                  languages.empty() ? std::string("it names no languages: leave them out")
+                                    : "use one of " + listed_or_none(languages));
     }
   };
   check(from);
@@ -184,7 +181,7 @@ std::pair<std::string, std::string> Translator::direction(std::string_view line,
   }
   if (to.empty()) {
     throw Error(ErrorKind::argument, "translate", "the direction cannot be told from the script of the line",
-                "say which language to translate to, one of " + listed(languages));
+                "say which language to translate to, one of " + listed_or_none(languages));
   }
   return {std::string(from), std::string(to)};
 }

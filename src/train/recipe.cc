@@ -9,6 +9,7 @@
 #include <toml++/toml.h>
 
 #include "attend/error.h"
+#include "attend/names.h"
 #include "core/file.h"
 #include "train/recipe_keys.h"
 
@@ -23,12 +24,6 @@ std::string number_text(double value) {
 }
 
 std::string quoted(const std::string& text) { return "\"" + text + "\""; }
-
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
 
 const char* type_name(toml::node_type type) {
   switch (type) {

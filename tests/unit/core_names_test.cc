@@ -26,5 +26,19 @@ TEST(NearestName, IsASlipAway) {
   EXPECT_EQ(nearest_name("width", {}), "");
 }
 
+TEST(NamesInMessages, AreListedCutAndQuoted) {
+  EXPECT_EQ(listed({}), "");
+  EXPECT_EQ(listed(std::vector<std::string>{"a"}), "a");
+  EXPECT_EQ(listed(std::vector<std::string>{"a", "b", "c"}), "a, b, c");
+  EXPECT_EQ(shortened("abc", 3), "abc");
+  EXPECT_EQ(shortened("abcd", 3), "abc...");
+  EXPECT_EQ(shortened("学习", 4), "学...") << "no character is cut";
+  EXPECT_EQ(in_quotes("学习"), "\"学习\"");
+  EXPECT_EQ(in_quotes("a\"b\\c\nd\te\x01"), "\"a\\\"b\\\\c\\nd\\te\\u0001\"");
+  EXPECT_EQ(in_quotes(std::string_view("a\0b", 3)), "\"a\\u0000b\"");
+  EXPECT_EQ(in_quotes(std::string(1000, 'x')), '"' + std::string(100, 'x') + "...\"");
+  EXPECT_EQ(in_quotes(std::string(98, 'x') + "学习"), '"' + std::string(98, 'x') + "...\"");
+}
+
 }  // namespace
 }  // namespace attend

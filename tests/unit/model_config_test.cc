@@ -252,6 +252,7 @@ TEST(ConfigJson, RefusesWhatItDoesNotKnow) {
       {deep + std::string(100, ']'), ErrorKind::format, {"deeper than 16"}},
       {R"({"width": 8, "width": 9})", ErrorKind::format, {"\"width\"", "twice"}},
       {R"({"widht": 8})", ErrorKind::config, {"m/config.json", "unknown key \"widht\"", "did you mean \"width\"?"}},
+      {R"({"宽度": 8})", ErrorKind::config, {"unknown key \"宽度\""}},
       {R"({"bananas": 8})", ErrorKind::config, {"unknown key \"bananas\"", "known keys", "width", "initialisation"}},
       {R"({"encoder": {"layer": 2}})", ErrorKind::config, {"\"encoder.layer\"", "\"encoder.layers\""}},
       {R"({"encoder": 5})", ErrorKind::config, {"encoder", "5", "an object"}},

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "attend/error.h"
+#include "attend/names.h"
 #include "explorer/api_error.h"
 
 namespace attend::explorer {
@@ -22,11 +23,7 @@ std::string shown(const Json& value) {
     default:
       break;
   }
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() <= 40) return text;
-  std::size_t end = 40;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end) + "...";
+  return shortened(value.dump(-1, ' ', false, Json::error_handler_t::replace), 40);
 }
 
 [[noreturn]] void wrong_type(const std::string& where, const Json& value, const char* needed) {
@@ -60,7 +57,8 @@ class Builder : public nlohmann::json_sax<Json> {
     // "[json.exception.parse_error.101] parse error at line 1, column 5: ..."
     std::string text = error.what();
     if (const std::size_t end = text.find("] "); end != std::string::npos) text.erase(0, end + 2);
-    throw Error(ErrorKind::format, "body", join("is not JSON (byte ", position, "): ", text));
+    throw Error(ErrorKind::format, "body",
+                join("is not JSON (byte ", position, "): ", shortened(std::move(text), 200)));
   }
 
  private:
@@ -280,10 +278,9 @@ std::vector<std::string> Fields::texts(const char* name, std::int64_t most) {
 void Fields::finish() const {
   for (const auto& [name, value] : object_->items()) {
     if (asked_.contains(name)) continue;
-    std::string known;
-    for (const std::string& each : asked_) known += (known.empty() ? "" : ", ") + each;
+    const std::vector<std::string> known(asked_.begin(), asked_.end());
     throw Error(ErrorKind::argument, where_.empty() ? "body" : where_, join("has no field ", shown(Json(name))),
-                "its fields are " + known);
+                "its fields are " + listed(known));
   }
 }
 

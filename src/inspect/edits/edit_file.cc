@@ -80,11 +80,7 @@ OrderedJson written(const Edit& edit) {
 // ---- Reading --------------------------------------------------------------------------------------------------------
 
 std::string shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() <= 60) return text;
-  std::size_t end = 57;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end) + "...";
+  return shortened(value.dump(-1, ' ', false, Json::error_handler_t::replace), 60);
 }
 
 class Reader {

@@ -36,12 +36,6 @@ const std::array<Kind, 13>& kinds() {
   return all;
 }
 
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 std::string shown(const PositionRange& range) {
   if (range.end == 0) return join(range.begin);
   if (range.end == PositionRange::open_end) return join(range.begin, " and on");
@@ -107,7 +101,7 @@ std::vector<std::string> fields_used(const Edit& edit) {
   return used;
 }
 
-std::string in_quotes(std::string_view name) { return '\'' + std::string(name.substr(0, 100)) + '\''; }
+std::string in_apostrophes(std::string_view name) { return '\'' + std::string(name.substr(0, 100)) + '\''; }
 
 }  // namespace
 
@@ -124,7 +118,7 @@ EditKind edit_kind_named(std::string_view name) {
     names.emplace_back(each.name);
   }
   const std::string near = nearest_name(std::string(name.substr(0, 101)), names);
-  throw Error(ErrorKind::argument, "edit kind", join("there is no kind ", in_quotes(name)),
+  throw Error(ErrorKind::argument, "edit kind", join("there is no kind ", in_apostrophes(name)),
               join(near.empty() ? "" : join("did you mean '", near, "'? "), "The kinds are ", listed(names)));
 }
 
@@ -134,7 +128,7 @@ const std::vector<std::string>& fields_of(EditKind kind) {
   throw Error(ErrorKind::argument, "edit", "the kind is none of EditKind");
 }
 
-std::string edit_called(const Edit& edit) { return join("edit ", in_quotes(edit.name)); }
+std::string edit_called(const Edit& edit) { return join("edit ", in_apostrophes(edit.name)); }
 
 void check_fields(const Edit& edit, const std::string& where) {
   const std::vector<std::string>& has = fields_of(edit.kind);
@@ -234,7 +228,7 @@ const Edit& Edits::edit(std::string_view name) const {
     names.push_back(each.name);
   }
   const std::string near = nearest_name(std::string(name.substr(0, 101)), names);
-  throw Error(ErrorKind::argument, "edits", join("there is no edit ", in_quotes(name)),
+  throw Error(ErrorKind::argument, "edits", join("there is no edit ", in_apostrophes(name)),
               names.empty()  ? "there is none at all"
               : near.empty() ? join("there are ", listed(names).substr(0, 300))
                              : join("did you mean '", near, "'?"));
@@ -303,7 +297,7 @@ void EditReport::require_touched() const {
   const std::vector<std::string> names = untouched();
   if (names.empty()) return;
   std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + in_quotes(name);
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + in_apostrophes(name);
   throw Error(ErrorKind::argument, "edits",
               join(text, names.size() == 1 ? " touched nothing" : " touched nothing each"),
               "the mask hides what they name, or no row of the run is there; correct or remove them");

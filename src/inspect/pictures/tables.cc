@@ -43,14 +43,14 @@ namespace {
 
 // RFC 4180: fields with a comma, quote or line end are quoted, quotes doubled. Tokens are always quoted, so that a
 // blank or an empty one is seen.
-std::string in_quotes(std::string_view text) {
+std::string csv_quoted(std::string_view text) {
   std::string out = "\"";
   for (char c : replace_invalid_utf8(text)) out.append(c == '"' ? 2 : 1, c);
   return out + "\"";
 }
 
 std::string field(const std::string& text) {
-  return text.find_first_of(",\"\r\n") == std::string::npos ? replace_invalid_utf8(text) : in_quotes(text);
+  return text.find_first_of(",\"\r\n") == std::string::npos ? replace_invalid_utf8(text) : csv_quoted(text);
 }
 
 std::string number(float value) { return std::isnan(value) ? "" : shortest(value); }
@@ -133,13 +133,13 @@ std::string csv_of_cells(const Inspection& inspection) {
     const auto& queries = inspection.texts[attention.query_text].tokens;
     const auto& keys = inspection.texts[attention.key_text].tokens;
     std::vector<std::string> key_names;
-    for (const ShownToken& key : keys) key_names.push_back(in_quotes(key.text));
+    for (const ShownToken& key : keys) key_names.push_back(csv_quoted(key.text));
     std::size_t cell = 0;
     for (std::size_t layer = 0; layer < attention.layers.size(); ++layer)
       for (std::size_t head = 0; head < attention.heads.size(); ++head)
         for (std::size_t q = 0; q < queries.size(); ++q) {
           const std::string row =
-              join(head_fields(attention, layer, head), ",", q, ",", in_quotes(queries[q].text), ",");
+              join(head_fields(attention, layer, head), ",", q, ",", csv_quoted(queries[q].text), ",");
           for (std::size_t k = 0; k < keys.size(); ++k, ++cell)
             out.append(row)
                 .append(std::to_string(k))
@@ -164,8 +164,8 @@ std::string csv_of_rows(const Inspection& inspection) {
     for (std::size_t layer = 0; layer < attention.layers.size(); ++layer)
       for (std::size_t head = 0; head < attention.heads.size(); ++head)
         for (std::size_t q = 0; q < queries.size(); ++q, ++row)
-          out += join(head_fields(attention, layer, head), ",", q, ",", in_quotes(queries[q].text), cells(columns, row),
-                      "\r\n");
+          out += join(head_fields(attention, layer, head), ",", q, ",", csv_quoted(queries[q].text),
+                      cells(columns, row), "\r\n");
   }
   return out;
 }
@@ -184,8 +184,8 @@ std::string csv_of_largest(const Inspection& inspection) {
           for (std::size_t rank = 0; rank < count; ++rank, ++at) {
             const std::int32_t key = attention.largest.keys[at];
             if (key < 0) continue;
-            out += join(head_fields(attention, layer, head), ",", q, ",", in_quotes(queries[q].text), ",", rank + 1,
-                        ",", key, ",", in_quotes(keys[static_cast<std::size_t>(key)].text), ",",
+            out += join(head_fields(attention, layer, head), ",", q, ",", csv_quoted(queries[q].text), ",", rank + 1,
+                        ",", key, ",", csv_quoted(keys[static_cast<std::size_t>(key)].text), ",",
                         number(attention.largest.weights[at]), "\r\n");
           }
   }
@@ -214,7 +214,7 @@ std::string csv_of_tokens(const Inspection& inspection) {
   for (std::size_t text = 0; text < inspection.texts.size(); ++text)
     for (std::size_t token = 0; token < inspection.texts[text].tokens.size(); ++token) {
       out += join(field(inspection.texts[text].name), ",", token, ",",
-                  in_quotes(inspection.texts[text].tokens[token].text));
+                  csv_quoted(inspection.texts[text].tokens[token].text));
       for (const TokenAttribution& attribution : inspection.attributions)
         out.append(",").append(attribution.values[text].empty() ? "" : number(attribution.values[text][token]));
       out += "\r\n";
