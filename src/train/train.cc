@@ -312,9 +312,11 @@ class Run {
     if (data_.fingerprint() != state_.data_fingerprint)
       throw Error(ErrorKind::config, options_.run_folder.string(), "the data are not those that the run began with",
                   "put the old files back, or start a new run");
-    if (!(checkpoint.model.config() == model_config(recipe_, data_)))
-      throw Error(ErrorKind::config, (*newest / "config.json").string(), "the checkpoint's model is not the recipe's",
-                  "start a new run");
+    const TransformerConfig wanted = model_config(recipe_, data_), &found = checkpoint.model.config();
+    if (!(found == wanted))
+      throw Error(ErrorKind::config, (*newest / "config.json").string(),
+                  join("the checkpoint's model is not the recipe's: ", first_difference(found, wanted)),
+                  "put the old recipe and data back, or start a new run");
     return checkpoint;
   }
 

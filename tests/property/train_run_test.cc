@@ -519,6 +519,18 @@ TEST_F(TrainRunTest, ResumeRefusesAnotherRecipeAndOtherData) {
   made.train.steps = 30;
   made.train.decay_steps = 0;
   expect_in("decay_steps", error_of([&] { (void)train(made, resumed); }).what());
+  made.train.decay_steps = 30;
+  // A checkpoint whose model is not what recipe and data make of it.
+  const std::filesystem::path config = at("run") / "last" / "config.json";
+  std::string text = read_file(config);
+  const std::string field = "\"norm_epsilon\": ";
+  const std::size_t begin = text.find(field) + field.size();
+  ASSERT_LT(begin, text.size());
+  text.replace(begin, text.find_first_of(",}\n", begin) - begin, "0.25");
+  write_text(config, text);
+  const Error changed = error_of([&] { (void)train(made, resumed); });
+  EXPECT_EQ(changed.kind(), ErrorKind::config);
+  expect_in("norm_epsilon is 0.25 and the recipe says ", changed.what());
   const RunSource source = source_of_run(at("run"));
   EXPECT_EQ(source.recipe.text, made.text);
 }
