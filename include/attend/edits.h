@@ -237,6 +237,13 @@ EditedRun run_edited(const Model& model, const Edits& edits, const EditInput& in
 // What each head adds to the attention output: its slice of head_output through its columns of W_O, [rows, heads, width].
 // Their sum and the bias of W_O are the output ("projected"). part: self or cross.
 Tensor head_parts(const Model& model, StackKind stack, int layer, Part part, const Tensor& head_output);
+// How far these parts and the bias, summed in double, are from the attention output `projected` [rows, width] that was made
+// of them: largest |difference| (infinity where one is no number) and largest |output|.
+struct HeadPartsDifference {
+  double difference = 0, largest_output = 0;
+};
+HeadPartsDifference head_parts_difference(const Model& model, StackKind stack, int layer, Part part,
+                                          const Tensor& head_output, const Tensor& projected);
 
 // ---- Files ----------------------------------------------------------------------------------------------------------
 

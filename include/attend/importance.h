@@ -71,6 +71,16 @@ std::string name_of(const HeadPlace& place);
 HeadPlace parse_head(const Model& model, const std::string& name);
 std::vector<HeadPlace> heads_of(const Model& model);  // every head, in the order of a run
 
+// One attention (part self or cross): all of its heads.
+struct AttentionPlace {
+  StackKind stack = StackKind::decoder;
+  int layer = 0;
+  Part part = Part::self;
+  auto operator<=>(const AttentionPlace&) const = default;
+};
+std::string name_of(const AttentionPlace& place);                            // "decoder.3.cross"
+std::vector<AttentionPlace> attentions_of(const TransformerConfig& config);  // in the order of a run
+
 // Rows of the attention's queries and keys: of a cross-attention the decoder's and the encoder's.
 struct Edge {
   HeadPlace head;

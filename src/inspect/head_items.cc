@@ -94,7 +94,9 @@ HeadItem item_of(const TextGenerator& generator, std::string_view line) {
 HeadItem item_of(const ModelFolder& folder, std::string_view line) {
   SubjectTexts texts;
   texts.text = std::string(line);
-  ModelInput input = read_subject(folder, std::move(texts)).input;
+  SubjectOptions options;
+  options.pieces = false;
+  ModelInput input = read_subject(folder, std::move(texts), options).input;
   return {std::move(input.source), std::move(input.ids), nullptr};
 }
 

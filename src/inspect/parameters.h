@@ -1,14 +1,11 @@
-// What the parts of the inspect room ask of a model: its parameters and attentions by name.
+// What the parts of the inspect room ask of a model: its parameters by name.
 #pragma once
 
 #include <string>
-#include <tuple>
 
 #include "attend/model.h"
 
 namespace attend {
-
-using AttentionPlace = std::tuple<StackKind, int, Part>;
 
 // Null if the model has none of that name.
 inline const Parameter* find_parameter(const Model& model, const std::string& name) {

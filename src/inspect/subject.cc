@@ -7,17 +7,54 @@
 
 #include "attend/error.h"
 #include "attend/generate.h"
+#include "attend/names.h"
 #include "attend/translate.h"
 
 namespace attend {
 namespace {
 
-std::vector<std::int32_t> encoded(const Tokenizer& tokenizer, const std::string& text, const char* name) {
-  try {
-    return tokenizer.encode(text);
-  } catch (const Error& error) {
-    throw Error(error.kind(), name, error.what_happened(), error.advice());
+using Problem = SubjectError::Problem;
+using Ids = std::vector<std::int32_t>;
+
+bool is_given(const std::optional<std::string>& text, const std::optional<Ids>& ids) { return text || ids; }
+
+// The tokens of a text, without what stands at its ends.
+Ids tokens_of(const Tokenizer& tokenizer, const std::optional<std::string>& text, const std::optional<Ids>& ids,
+              const char* name, const SubjectOptions& options) {
+  if (text && ids) throw Error(ErrorKind::argument, name, "is given as text and as ids", "give one of them");
+  Ids tokens;
+  if (ids) {
+    for (const std::int32_t id : *ids)
+      if (id < 0 || id >= tokenizer.size())
+        throw Error(ErrorKind::argument, join(name, "_ids"), join("holds ", id),
+                    join("the vocabulary has ids 0 to ", tokenizer.size() - 1));
+    tokens = *ids;
+  } else {
+    try {
+      tokens = tokenizer.encode(*text);
+    } catch (const Error& error) {
+      throw SubjectError(Problem::not_text, error.kind(), name, error.what_happened(), error.advice());
+    }
   }
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  if (options.most_tokens > 0 && count > options.most_tokens)
+    throw SubjectError(Problem::beyond_limit, ErrorKind::text, name,
+                       join("has ", count, " tokens, and at most ", options.most_tokens, " are read"), "shorten it",
+                       count, options.most_tokens);
+  return tokens;
+}
+
+// A text that gives the same ids again is kept as text.
+void put_written(const Tokenizer& tokenizer, const Ids& ids, SubjectTexts& texts) {
+  std::string text = tokenizer.decode(ids);
+  try {
+    if (tokenizer.encode(text) == ids) {
+      texts.target = std::move(text);
+      return;
+    }
+  } catch (const Error&) {
+  }
+  texts.target_ids = ids;
 }
 
 const Tokenizer& tokenizer_of(const std::shared_ptr<const Tokenizer>& tokenizer, const char* stack) {
@@ -27,100 +64,106 @@ const Tokenizer& tokenizer_of(const std::shared_ptr<const Tokenizer>& tokenizer,
   return *tokenizer;
 }
 
-void refuse(const std::optional<std::string>& text, const char* name, const char* wanted) {
-  if (text)
+void refuse(bool given, const char* name, const char* wanted) {
+  if (given)
     throw Error(ErrorKind::argument, "inspect", join("this model has no use for a ", name), join("give ", wanted));
 }
 
 void check_length(std::size_t rows, const TransformerConfig& config, const char* name) {
-  if (static_cast<std::int64_t>(rows) > config.max_positions)
-    throw Error(ErrorKind::text, name,
-                join("has ", rows, " tokens with its ends, and the model reads at most ", config.max_positions),
-                "shorten it");
+  const auto count = static_cast<std::int64_t>(rows);
+  if (count > config.max_positions)
+    throw SubjectError(Problem::too_long, ErrorKind::text, name,
+                       join("has ", count, " tokens with its ends, and the model reads at most ", config.max_positions),
+                       "shorten it", count, config.max_positions);
 }
 
 // The language a source is to be brought into.
 std::string language_of(const ModelFolder& folder, const SubjectTexts& texts) {
   const std::vector<std::string>& known = folder.task.languages;
-  if (texts.language.empty()) return known.empty() ? "" : Translator(folder).direction(*texts.source).second;
+  if (texts.language.empty() && known.empty()) return {};
+  if (texts.language.empty() && texts.source) return Translator(folder).direction(*texts.source).second;
+  if (texts.language.empty()) {
+    if (!folder.task.target_tags.empty())
+      throw Error(ErrorKind::argument, "language", "is missing, and ids do not tell it", "name it");
+    return known.back();
+  }
   if (std::find(known.begin(), known.end(), texts.language) != known.end()) return texts.language;
-  std::string names;
-  for (const std::string& language : known) names += (names.empty() ? "" : ", ") + language;
-  throw Error(ErrorKind::argument, "language", join("the model does not know \"", texts.language.substr(0, 40), "\""),
-              names.empty() ? "leave it out" : "use one of " + names);
+  throw SubjectError(Problem::language, ErrorKind::argument, "language",
+                     join("the model does not know \"", texts.language.substr(0, 40), "\""),
+                     known.empty() ? "leave it out" : "use one of " + listed(known));
 }
 
 Subject read_pair(const ModelFolder& folder, SubjectTexts texts, const SubjectOptions& options) {
   const Tokenizer& source = tokenizer_of(folder.source, "encoder");
   const Tokenizer& target = tokenizer_of(folder.target, "decoder");
-  refuse(texts.text, "text", "a source and, if wanted, a target");
-  if (!texts.source) throw Error(ErrorKind::argument, "source", "is missing", "give the text that the encoder reads");
+  refuse(is_given(texts.text, texts.text_ids), "text", "a source and, if wanted, a target");
+  if (!is_given(texts.source, texts.source_ids))
+    throw Error(ErrorKind::argument, "source", "is missing", "give the text that the encoder reads");
+  const Ids tokens = tokens_of(source, texts.source, texts.source_ids, "source", options);
   texts.language = language_of(folder, texts);
 
   Subject subject;
-  try {
-    subject.input.source = encode_source(folder.task, source, *texts.source, texts.language);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::text) throw;
-    throw Error(ErrorKind::text, "source", error.what_happened(), error.advice());
-  }
-  // Tag and end are ids, too.
-  if (source.encode(*texts.source).empty())
-    throw Error(ErrorKind::text, "source", "is empty", "give at least one character");
-  check_length(subject.input.source.size(), folder.model.config(), "source");
-  subject.source = pieces_of(source, subject.input.source, *texts.source);
+  // The ends come from the rule of translation; an empty line has them alone.
+  Ids& read = subject.input.source;
+  read = encode_source(folder.task, source, "", texts.language);
+  read.insert(read.end() - (folder.task.source_end ? 1 : 0), tokens.begin(), tokens.end());
+  if (read.empty() || (tokens.empty() && !options.empty_source))
+    throw SubjectError(Problem::empty, ErrorKind::text, "source", "is empty", "give at least one character");
+  check_length(read.size(), folder.model.config(), "source");
+  if (options.pieces) subject.source = pieces_of(source, read, texts.source ? *texts.source : std::string());
 
   const std::int32_t begin = first_token(target);
-  std::vector<std::int32_t> ids;
-  if (texts.target) {
-    ids = encoded(target, *texts.target, "target");
+  Ids ids;
+  if (is_given(texts.target, texts.target_ids)) {
+    ids = tokens_of(target, texts.target, texts.target_ids, "target", options);
   } else if (options.write_target) {
     ids = write_on(folder, subject, nullptr, options);
     // The last token may stand where the model has no position left to read it.
     ids.resize(std::min(ids.size(), static_cast<std::size_t>(folder.model.config().max_positions) - 1));
-    texts.target = target.decode(ids);
+    put_written(target, ids, texts);
   }
   check_length(ids.size() + 1, folder.model.config(), "target");
-  if (texts.target) {
+  if (is_given(texts.target, texts.target_ids)) {
     subject.input.ids.push_back(begin);
     subject.input.ids.insert(subject.input.ids.end(), ids.begin(), ids.end());
     subject.next = std::move(ids);
     subject.next.push_back(target.specials().eos);
-    subject.target = pieces_of(target, subject.input.ids);
+    if (options.pieces) subject.target = pieces_of(target, subject.input.ids);
   }
   subject.texts = std::move(texts);
   return subject;
 }
 
-Subject read_single(const ModelFolder& folder, SubjectTexts texts) {
+Subject read_single(const ModelFolder& folder, SubjectTexts texts, const SubjectOptions& options) {
   const TransformerConfig& config = folder.model.config();
   const bool decoder = config.decoder.has_value();
   const Tokenizer& tokenizer = tokenizer_of(decoder ? folder.target : folder.source, decoder ? "decoder" : "encoder");
-  refuse(texts.source, "source", "a text");
-  refuse(texts.target, "target", "a text");
+  refuse(is_given(texts.source, texts.source_ids), "source", "a text");
+  refuse(is_given(texts.target, texts.target_ids), "target", "a text");
   if (!texts.language.empty())
     throw Error(ErrorKind::argument, "language", "this model has no languages", "leave it out");
-  if (!texts.text) throw Error(ErrorKind::argument, "text", "is missing", "give the text that the model reads");
-  const std::vector<std::int32_t> tokens = encoded(tokenizer, *texts.text, "text");
+  if (!is_given(texts.text, texts.text_ids))
+    throw Error(ErrorKind::argument, "text", "is missing", "give the text that the model reads");
+  const Ids tokens = tokens_of(tokenizer, texts.text, texts.text_ids, "text", options);
   const SpecialTokens& specials = tokenizer.specials();
 
   Subject subject;
-  std::vector<std::int32_t>& ids = decoder ? subject.input.ids : subject.input.source;
+  Ids& ids = decoder ? subject.input.ids : subject.input.source;
   if (decoder ? folder.task.lines : folder.task.source_begin && specials.bos >= 0)
     ids.push_back(decoder ? first_token(tokenizer) : specials.bos);
   ids.insert(ids.end(), tokens.begin(), tokens.end());
   if (!decoder && folder.task.source_end && specials.eos >= 0) ids.push_back(specials.eos);
   if (ids.empty())
-    throw Error(ErrorKind::text, "text", "is empty, but the model goes on from running text",
-                "give at least one character");
+    throw SubjectError(Problem::empty, ErrorKind::text, "text", "is empty, but the model goes on from running text",
+                       "give at least one character");
   check_length(ids.size(), config, "text");
   if (decoder) {
     subject.next.assign(ids.begin() + 1, ids.end());
     subject.next.push_back(-1);
-    subject.target = pieces_of(tokenizer, ids);
+    if (options.pieces) subject.target = pieces_of(tokenizer, ids);
   } else {
     subject.next = ids;
-    subject.source = pieces_of(tokenizer, ids);
+    if (options.pieces) subject.source = pieces_of(tokenizer, ids);
   }
   subject.texts = std::move(texts);
   return subject;
@@ -131,7 +174,7 @@ Subject read_single(const ModelFolder& folder, SubjectTexts texts) {
 Subject read_subject(const ModelFolder& folder, SubjectTexts texts, const SubjectOptions& options) {
   const TransformerConfig& config = folder.model.config();
   if (config.encoder && config.decoder) return read_pair(folder, std::move(texts), options);
-  return read_single(folder, std::move(texts));
+  return read_single(folder, std::move(texts), options);
 }
 
 std::vector<std::int32_t> write_on(const ModelFolder& folder, const Subject& subject, Probe* probe,

@@ -198,6 +198,18 @@ TEST_P(EditedFamily, HeadPartsAndBiasAreTheAttentionOutputAndAgreeWithTheTextboo
     for (auto& row : sum)
       for (std::size_t i = 0; i < row.size(); ++i) row[i] += textbook.values(first_stack() + ".1.self.output.bias")[i];
   expect_close(recorder.value(projected), sum, 1e-5, "head parts");
+  const HeadPartsDifference none =
+      head_parts_difference(model, stack, 1, Part::self, head_output, recorder.value(projected));
+  double largest = 0;
+  for (const float value : recorder.value(projected).to_vector())
+    largest = std::max(largest, std::fabs(static_cast<double>(value)));
+  EXPECT_EQ(none.largest_output, largest);
+  EXPECT_LT(none.difference, 1e-5 * std::max(1.0, largest));
+  Tensor changed = recorder.value(projected).clone();
+  changed.row(changed.rows() - 1)[0] += 8;
+  EXPECT_NEAR(head_parts_difference(model, stack, 1, Part::self, head_output, changed).difference, 8, 1e-4);
+  changed.row(0)[0] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(std::isinf(head_parts_difference(model, stack, 1, Part::self, head_output, changed).difference));
 }
 
 TEST_P(EditedFamily, EvictedAndWindowedKeysHaveNoWeightAndLockedRowsSumToOne) {

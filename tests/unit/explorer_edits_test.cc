@@ -37,7 +37,7 @@ struct Letters {
   std::shared_ptr<const RunEdits> edits(const Json& list) const {
     const Json body = {{"edits", list}};
     Fields fields(body, "");
-    auto result = read_edits(fields, *loaded, prepared, Limits(), StopSignal());
+    auto result = read_edits(fields, *loaded, rows_of(prepared.input), Limits(), StopSignal());
     fields.finish();
     return result;
   }
@@ -61,16 +61,16 @@ struct Letters {
     TokenBatch source, target;
     Matrix memory;
     if (loaded->config().encoder) {
-      source.append(prepared.encoder);
+      source.append(prepared.input.source);
       memory = model.encode(source);
     }
-    target.append(other_target ? *other_target : prepared.decoder);
+    target.append(other_target ? *other_target : prepared.input.ids);
     return model.logits(model.decode(target, loaded->config().encoder ? &memory : nullptr,
                                      {0, static_cast<std::int64_t>(memory.size())}));
   }
 
   std::shared_ptr<LoadedModel> loaded;
-  PreparedInput prepared;
+  Subject prepared;
 };
 
 void expect_logits(const Run& run, const Matrix& expected, const std::string& what) {
@@ -168,7 +168,7 @@ TEST(ExplorerEdits, OfPartsAreTheTextbooks) {
       });
     };
     const auto size = static_cast<std::size_t>(letters.loaded->config().head_width());
-    const auto rows = static_cast<std::int64_t>(letters.prepared.decoder.size());
+    const auto rows = static_cast<std::int64_t>(letters.prepared.input.ids.size());
     const Json head = {{"kind", "head"}, {"attention", "decoder.1.self"}, {"head", 2}, {"value", 0}};
     const auto cut = letters.run(Json::array({head}));
     expect_logits(*cut, scaled("decoder.1.self.head_output", 2 * size, 3 * size, 0), "head");
@@ -189,7 +189,7 @@ TEST(ExplorerEdits, OfPartsAreTheTextbooks) {
 TEST(ExplorerEdits, APatchTakesTheRowsOfAnotherInput) {
   const Letters letters = encoder_decoder();
   const Json from = {{"source", "fedcba"}, {"target", "oooo"}};
-  const PreparedInput other =
+  const Subject other =
       read_input(*letters.loaded, input_request(from, "from", Limits()), Limits(), false, [] { return false; });
   Matrix lent;
   letters.textbook(
@@ -198,7 +198,7 @@ TEST(ExplorerEdits, APatchTakesTheRowsOfAnotherInput) {
           if (name == "decoder.0.output") lent = rows;
         };
       },
-      &other.decoder);
+      &other.input.ids);
   const auto run = letters.run({{{"kind", "patch"}, {"site", "decoder.0.output"}, {"row", 3}, {"from", from}}});
   expect_logits(*run, letters.textbook([&](reference::Transformer& model) {
     model.visit = [&](const std::string& name, Matrix& rows, const auto&) {
@@ -215,7 +215,7 @@ TEST(ExplorerEdits, APatchTakesTheRowsOfAnotherInput) {
           if (name == "decoder.1.cross.head_output") heads = rows;
         };
       },
-      &other.decoder);
+      &other.input.ids);
   expect_logits(*letters.run({{{"kind", "patch"},
                                {"site", "decoder.1.cross.head_output"},
                                {"rows", {1, 3}},

@@ -29,10 +29,10 @@ struct Both {
     loaded = std::make_shared<LoadedModel>(
         LoadedModel{"test", "", ModelFolder{std::move(model), nullptr, nullptr, Task{}}, "0123456789abcdef", "", 0, 0});
     const TransformerConfig& config = loaded->config();
-    if (config.encoder) input.encoder = reference::random_tokens({9}, config.encoder->vocabulary, 5).ids;
-    if (config.decoder) input.decoder = reference::random_tokens({7}, config.decoder->vocabulary, 6).ids;
-    input.next.assign(config.decoder ? 7 : 9, 0);
-    run = std::make_unique<Run>(loaded, input, no_edits(), true, most_bytes, StopSignal());
+    if (config.encoder) subject.input.source = reference::random_tokens({9}, config.encoder->vocabulary, 5).ids;
+    if (config.decoder) subject.input.ids = reference::random_tokens({7}, config.decoder->vocabulary, 6).ids;
+    subject.next.assign(config.decoder ? 7 : 9, 0);
+    run = std::make_unique<Run>(loaded, subject, no_edits(), true, most_bytes, StopSignal());
 
     reference::Transformer textbook(loaded->folder.model);
     textbook.visit = [&](const std::string& site, Matrix& rows, const std::vector<std::int64_t>&) {
@@ -49,9 +49,9 @@ struct Both {
       return tokens;
     };
     Matrix memory, states;
-    if (config.encoder) states = memory = textbook.encode(batch(input.encoder));
+    if (config.encoder) states = memory = textbook.encode(batch(subject.input.source));
     if (config.decoder)
-      states = textbook.decode(batch(input.decoder), config.encoder ? &memory : nullptr,
+      states = textbook.decode(batch(subject.input.ids), config.encoder ? &memory : nullptr,
                                {0, static_cast<std::int64_t>(memory.size())});
     logits = textbook.logits(states);
     for (const AttentionPlace& place : attentions_of(config))
@@ -80,7 +80,7 @@ struct Both {
   }
 
   std::shared_ptr<LoadedModel> loaded;
-  PreparedInput input;
+  Subject subject;
   std::unique_ptr<Run> run;
   std::map<std::string, Matrix> sites;
   std::map<std::string, std::map<std::pair<std::int64_t, std::int64_t>, double>> scores;
@@ -339,15 +339,15 @@ TEST(ExplorerRunCache, GivesTheSameRunAgainAndForgetsTheOldest) {
   const Both both(reference::all_families()[3]);
   RunCache cache(1 << 16);
   const auto get = [&](std::int32_t last) {
-    PreparedInput input = both.input;
-    input.decoder.back() = last;
-    return cache.get(both.loaded, input, no_edits(), false, StopSignal());
+    Subject subject = both.subject;
+    subject.input.ids.back() = last;
+    return cache.get(both.loaded, subject, no_edits(), false, StopSignal());
   };
   const auto first = get(1);
   EXPECT_EQ(get(1), first);
   EXPECT_NE(get(2), first);
-  EXPECT_NE(run_fingerprint(*both.loaded, get(1)->input(), *no_edits()),
-            run_fingerprint(*both.loaded, get(2)->input(), *no_edits()));
+  EXPECT_NE(run_fingerprint(*both.loaded, get(1)->subject(), *no_edits()),
+            run_fingerprint(*both.loaded, get(2)->subject(), *no_edits()));
   for (std::int32_t last = 0; last < 18; ++last) get(last);
   EXPECT_NE(get(1), first) << "gone, and made again";
 }
@@ -356,7 +356,7 @@ TEST(ExplorerRunStop, EndsWhenNobodyWaits) {
   const Both both(reference::all_families()[0]);
   StopSignal stop;
   stop.stop();
-  EXPECT_THROW(explorer::Run(both.loaded, both.input, no_edits(), true, 0, stop), ApiError);
+  EXPECT_THROW(explorer::Run(both.loaded, both.subject, no_edits(), true, 0, stop), ApiError);
 }
 
 TEST(ExplorerAttentions, AreNamedAsTheirSites) {

@@ -94,6 +94,79 @@ TEST(Subject, DecoderAloneReadsText) {
   EXPECT_EQ(write_on(poet(), subject, nullptr), ids);
 }
 
+TEST(Subject, IdsAreReadLikeTheTextTheyCameFrom) {
+  const Subject text = pair();
+  SubjectTexts ids;
+  ids.source_ids = translator().source->encode("我喜欢学习中文。");
+  ids.target_ids = translator().target->encode("I like learning Chinese.");
+  expect_error(ErrorKind::argument, {"language", "ids do not tell it"}, [&] { read_subject(translator(), ids); });
+  ids.language = "en";
+  const Subject read = read_subject(translator(), ids);
+  EXPECT_EQ(read.input.source, text.input.source);
+  EXPECT_EQ(read.input.ids, text.input.ids);
+  EXPECT_EQ(read.next, text.next);
+  EXPECT_EQ(read.texts, ids) << "what was given is not changed";
+  EXPECT_EQ(read.source.size(), read.input.source.size());
+  ids.source_ids->push_back(translator().source->size());
+  expect_error(ErrorKind::argument, {"source_ids", "ids 0 to"}, [&] { read_subject(translator(), ids); });
+  ids.source_ids->back() = -1;
+  expect_error(ErrorKind::argument, {"source_ids", "holds -1"}, [&] { read_subject(translator(), ids); });
+  ids.source_ids->pop_back();
+  ids.source = "我";
+  expect_error(ErrorKind::argument, {"source", "as text and as ids"}, [&] { read_subject(translator(), ids); });
+}
+
+TEST(Subject, WithoutPiecesTheIdsAreTheSame) {
+  SubjectTexts texts;
+  texts.source = "我喜欢学习中文。";
+  SubjectOptions options;
+  options.pieces = options.write_target = false;
+  const Subject subject = read_subject(translator(), texts, options);
+  EXPECT_EQ(subject.input.source, pair().input.source);
+  EXPECT_TRUE(subject.source.empty() && subject.input.ids.empty() && subject.next.empty());
+}
+
+TEST(Subject, SaysWhatIsWrongWithAText) {
+  using Problem = SubjectError::Problem;
+  const auto error_of = [](const SubjectTexts& texts, const SubjectOptions& options) -> SubjectError {
+    try {
+      read_subject(translator(), texts, options);
+    } catch (const SubjectError& error) {
+      return error;
+    }
+    ADD_FAILURE() << "nothing was thrown";
+    return {Problem::empty, ErrorKind::text, "", "", ""};
+  };
+  SubjectTexts texts;
+  SubjectOptions options;
+  texts.source = "好";
+  texts.target = std::string(600, 'x');
+  const SubjectError longer = error_of(texts, options);
+  EXPECT_EQ(longer.problem, Problem::too_long);
+  EXPECT_EQ(longer.where(), "target");
+  EXPECT_GT(longer.found, 256);
+  EXPECT_EQ(longer.allowed, 256);
+  options.most_tokens = 5;
+  texts.target = "I like learning Chinese every day.";
+  const SubjectError beyond = error_of(texts, options);
+  EXPECT_EQ(beyond.problem, Problem::beyond_limit);
+  EXPECT_EQ(beyond.found, static_cast<std::int64_t>(translator().target->encode(*texts.target).size()));
+  EXPECT_EQ(beyond.allowed, 5);
+  texts.target = "\xFF";
+  EXPECT_EQ(error_of(texts, options).problem, Problem::not_text);
+  texts = {};
+  texts.source = "";
+  texts.language = "en";
+  EXPECT_EQ(error_of(texts, options).problem, Problem::empty);
+  options.empty_source = true;
+  options.write_target = false;
+  EXPECT_EQ(read_subject(translator(), texts, options).input.source,
+            encode_source(translator().task, *translator().source, "", "en"))
+      << "its ends alone";
+  texts.language = "fr";
+  EXPECT_EQ(error_of(texts, options).problem, Problem::language);
+}
+
 TEST(Subject, TextsThatDoNotFit) {
   SubjectTexts texts;
   texts.text = "x";

@@ -73,6 +73,27 @@ Ticket ticket_of(const Json& body, const std::string& path) {
   return ticket;
 }
 
+// What a model says of one of its attentions.
+void write_attention(JsonWriter& out, const TransformerConfig& config, const AttentionPlace& place) {
+  const bool self = place.part == Part::self, encoder = place.stack == StackKind::encoder;
+  const double scale =
+      config.attention_scale != 0 ? config.attention_scale : 1 / std::sqrt(static_cast<double>(config.head_width()));
+  out.begin_object();
+  out.field("name", name_of(place));
+  out.field("stack", name_of(place.stack));
+  out.field("layer", place.layer);
+  out.field("part", name_of(place.part));
+  out.field("heads", config.heads);
+  out.field("key_heads", config.key_head_count());
+  out.field("head_dim", config.head_width());
+  out.field("value_dim", config.head_width());
+  out.field("causal", self && (encoder ? config.encoder : config.decoder)->causal);
+  out.field("window", self ? config.window : 0);
+  out.field("rotary", self && config.positions == PositionKind::rotary);
+  out.field("scale", static_cast<float>(scale));
+  out.end_object();
+}
+
 }  // namespace
 
 Api::Api(std::shared_ptr<ModelStore> models, const Limits& limits)
@@ -138,11 +159,9 @@ void Api::answer(HttpRequest& request, const HttpReply& reply) {
   if (route == routes_.end()) {
     std::vector<std::string> known{"status", "models"};
     for (const auto& [each, unused] : routes_) known.push_back(each);
-    std::string list;
-    for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
     const std::string near = nearest_name(name, known);
     throw ApiError(404, "unknown", "path", join("there is no ", path.substr(0, 100)),
-                   (near.empty() ? "" : "the nearest is " + near + "; ") + "there are " + list);
+                   (near.empty() ? "" : "the nearest is " + near + "; ") + "there are " + listed(known));
   }
   need_method("POST");
   if (request.content_type != "application/json")
@@ -182,22 +201,22 @@ HttpResponse Api::tokenize(const Json& body, const StopSignal& stop) {
   Fields fields(body, "");
   skip_ticket(fields);
   const std::shared_ptr<const LoadedModel> loaded = models_->get(fields.text("model"));
-  InputRequest request = input_request(fields, "input", limits_);
+  SubjectTexts texts = input_request(fields, "input", limits_);
   fields.finish();
   const Stopwatch watch;
-  const PreparedInput input = read_input(*loaded, std::move(request), limits_, false, [&] { return stop.stopped(); });
-  return timed(watch, [&](JsonWriter& out) { write_tokens(out, *loaded, input); });
+  const Subject subject = read_input(*loaded, std::move(texts), limits_, false, [&] { return stop.stopped(); });
+  return timed(watch, [&](JsonWriter& out) { write_tokens(out, *loaded, subject); });
 }
 
 std::shared_ptr<const Run> Api::run_of(Fields& request, bool statistics, const StopSignal& stop) {
   skip_ticket(request);
   const std::shared_ptr<const LoadedModel> loaded = models_->get(request.text("model"));
-  const PreparedInput input =
+  const Subject subject =
       read_input(*loaded, input_request(request, "input", limits_), limits_, true, [&] { return stop.stopped(); });
-  const std::shared_ptr<const RunEdits> edits = read_edits(request, *loaded, input, limits_, stop);
+  const std::shared_ptr<const RunEdits> edits = read_edits(request, *loaded, rows_of(subject.input), limits_, stop);
   // Everything else was asked for before: what is misspelt is refused before anything is computed.
   request.finish();
-  return runs_.get(loaded, input, edits, statistics, stop);
+  return runs_.get(loaded, subject, edits, statistics, stop);
 }
 
 HttpResponse Api::run(const Json& body, const StopSignal& stop) {
@@ -317,7 +336,7 @@ HttpResponse Api::importance(const Json& body, const StopSignal& stop) {
 HttpResponse Api::heads(const Json& body, const StopSignal& stop) {
   Fields fields(body, "");
   skip_ticket(fields);
-  std::vector<InputRequest> inputs;
+  std::vector<SubjectTexts> inputs;
   if (const Json* list = fields.find("inputs")) {
     if (!list->is_array())
       throw Error(ErrorKind::argument, "inputs", "is no array of inputs", "leave it out for the examples");
@@ -360,30 +379,33 @@ HttpResponse Api::generate(const Json& body, const StopSignal& stop) {
   if (!loaded->config().decoder)
     throw Error(ErrorKind::argument, "model", join(loaded->name, " has no decoder, so it writes nothing"),
                 "choose another");
-  InputRequest texts = input_request(fields, "input", limits_);
-  texts.target.reset();  // that is what is written
-  const PreparedInput input = read_input(*loaded, std::move(texts), limits_, false, [&] { return stop.stopped(); });
+  SubjectTexts texts = input_request(fields, "input", limits_);
+  // That is what is written.
+  texts.target.reset();
+  texts.target_ids.reset();
+  const Subject subject = read_input(*loaded, std::move(texts), limits_, false, [&] { return stop.stopped(); });
   if (fields.find("watch")) {
     request.watch = attention_named(fields.text("watch"), *loaded);
     if (request.watch->stack != StackKind::decoder)
       throw Error(ErrorKind::argument, "watch", "is an attention of the encoder, which does not read step by step",
                   "name one of the decoder, or take its weights from /tile");
     // The first step reads the prompt at once, and every step tells one row a head.
-    const auto prompt = static_cast<std::int64_t>(std::max<std::size_t>(1, input.decoder.size()));
-    const std::int64_t rows = prompt + request.steps, keys = request.watch->part == Part::cross
-                                                                 ? static_cast<std::int64_t>(input.encoder.size())
-                                                                 : rows;
+    const auto prompt = static_cast<std::int64_t>(std::max<std::size_t>(1, subject.input.decoder.size()));
+    const std::int64_t rows = prompt + request.steps,
+                       keys = request.watch->part == Part::cross
+                                  ? static_cast<std::int64_t>(subject.input.encoder.size())
+                                  : rows;
     if (const std::int64_t cells = loaded->config().heads * rows * keys; cells > limits_.tile_cells)
       throw over_limit("watch", "weights", cells, limits_.tile_cells);
   }
   // Edits may name rows that are still to be written.
-  PreparedInput written = input;
-  written.decoder.resize(std::max<std::size_t>(1, input.decoder.size()) + static_cast<std::size_t>(request.steps));
-  const std::shared_ptr<const RunEdits> edits = read_edits(fields, *loaded, written, limits_, stop);
+  StackRows rows = rows_of(subject.input);
+  rows.decoder = std::max<std::int64_t>(1, rows.decoder) + request.steps;
+  const std::shared_ptr<const RunEdits> edits = read_edits(fields, *loaded, rows, limits_, stop);
   fields.finish();
   const Stopwatch watch;
-  const Generation made = generate_openly(*loaded, input, *edits, request, stop);
-  return timed(watch, [&](JsonWriter& out) { write_generation(out, *loaded, input, made, request); });
+  const Generation made = generate_openly(*loaded, subject.input, *edits, request, stop);
+  return timed(watch, [&](JsonWriter& out) { write_generation(out, *loaded, subject.input, made, request); });
 }
 
 HttpResponse Api::status() const {
@@ -461,32 +483,7 @@ HttpResponse Api::model(const std::string& name) const {
     out.key("config").raw(to_json(config));
     out.key("attentions").begin_array();
     const bool both = config.encoder && config.decoder;
-    const double scale =
-        config.attention_scale != 0 ? config.attention_scale : 1 / std::sqrt(static_cast<double>(config.head_width()));
-    for (const StackKind kind : {StackKind::encoder, StackKind::decoder}) {
-      const std::optional<StackConfig>& stack = kind == StackKind::encoder ? config.encoder : config.decoder;
-      for (std::int64_t layer = 0; stack && layer < stack->layers; ++layer) {
-        for (const Part part : {Part::self, Part::cross}) {
-          const bool self = part == Part::self;
-          if (!self && !(both && kind == StackKind::decoder)) continue;
-          const std::string site = name_of(Site{kind, static_cast<int>(layer), part, Point::weights});
-          out.begin_object();
-          out.field("name", site.substr(0, site.find_last_of('.')));
-          out.field("stack", kind == StackKind::encoder ? "encoder" : "decoder");
-          out.field("layer", layer);
-          out.field("part", self ? "self" : "cross");
-          out.field("heads", config.heads);
-          out.field("key_heads", config.key_head_count());
-          out.field("head_dim", config.head_width());
-          out.field("value_dim", config.head_width());
-          out.field("causal", self && stack->causal);
-          out.field("window", self ? config.window : 0);
-          out.field("rotary", self && config.positions == PositionKind::rotary);
-          out.field("scale", static_cast<float>(scale));
-          out.end_object();
-        }
-      }
-    }
+    for (const AttentionPlace& place : attentions_of(config)) write_attention(out, config, place);
     out.end_array();
     out.key("sites").begin_array();
     for (const Site& site : model.sites()) out.value(name_of(site));
@@ -514,7 +511,7 @@ HttpResponse Api::model(const std::string& name) const {
         config.decoder ? config.decoder->layers * 2 * config.key_head_count() * config.head_width() * 4 : 0;
     out.field("cache_bytes_per_token", cache);
     out.key("examples").begin_array();
-    for (const InputRequest& example : example_inputs(*loaded)) write_input(out, example);
+    for (const SubjectTexts& example : example_inputs(*loaded)) write_input(out, example);
     out.end_array();
     out.field("load_ms", loaded->load_ms);
   });

@@ -98,19 +98,9 @@ void write_likely(JsonWriter& out, const Tokenizer& tokenizer, std::span<const L
   out.end_array();
 }
 
-Generation generate_openly(const LoadedModel& model, const PreparedInput& input, const RunEdits& edits,
-                           const GenerationRequest& request, const StopSignal& stop) {
-  const NoGradientScope no_gradients;
-  const bool pair = !input.encoder.empty();
-  const Tokenizer& tokenizer = *model.folder.target;
-  Generation result;
-  DecodeInput one;
-  one.source = input.encoder;
-  one.prompt = pair ? std::vector<std::int32_t>{first_token(tokenizer)} : input.decoder;
-  one.prefix = request.prefix;
-  result.prompt = static_cast<std::int64_t>(one.prompt.size());
-  const auto forced = static_cast<std::int64_t>(request.prefix.size());
+namespace {
 
+DecodeOptions options_of(const GenerationRequest& request, const StopSignal& stop) {
   DecodeOptions options;
   options.strategy = request.strategy;
   options.temperature = request.temperature;
@@ -120,121 +110,164 @@ Generation generate_openly(const LoadedModel& model, const PreparedInput& input,
   options.beam_size = request.beams;
   options.n_best = request.strategy == Strategy::beam ? request.n_best : 1;
   options.max_length = request.steps;
-  options.cancelled = [&] { return stop.stopped(); };
+  options.cancelled = [&stop] { return stop.stopped(); };
+  return options;
+}
 
-  // What was likely where each token of the only sequence was chosen; of beam search after each beginning on the beam.
-  std::vector<std::vector<Likely>> likely;
-  std::vector<std::int64_t> followed;  // nodes that the next step reads, in its order; -1 before the first token
-  LogitsProbe logits([&](const Tensor& rows, std::span<const std::int64_t> offsets) {
-    if (request.strategy != Strategy::beam || likely.empty()) {
+// Watches a generation: what was likely at every step, and for beam search the tree.
+class Watcher {
+ public:
+  Watcher(const GenerationRequest& request, Generation& result)
+      : request_(request), result_(result), forced_(static_cast<std::int64_t>(request.prefix.size())) {}
+
+  void see_logits(const Tensor& rows, std::span<const std::int64_t> offsets) {
+    if (!beam() || likely_.empty()) {
       // The first step has a row for every forced token and one more.
       for (std::int64_t row = 0; row < rows.rows(); ++row)
-        likely.push_back(likely_tokens(row_of(rows, row), request.top));
+        likely_.push_back(likely_tokens(row_of(rows, row), request_.top));
       return;
     }
     for (std::size_t item = 0; item + 1 < offsets.size(); ++item) {
-      const std::int64_t node = followed[item];
-      if (node >= 0)
-        result.nodes[static_cast<std::size_t>(node)].next =
-            likely_tokens(row_of(rows, offsets[item + 1] - 1), request.top);
+      const std::int64_t node = followed_[item];
+      if (node >= 0) node_of(node).next = likely_tokens(row_of(rows, offsets[item + 1] - 1), request_.top);
     }
-  });
-  std::vector<WatchedRow> watched;
+  }
+
+  // Comes before the logits of its step.
+  void see_weights(std::int64_t item, const Tensor& rows) {
+    const std::int64_t queries = rows.shape()[1];
+    if (followed_.empty()) {
+      for (std::int64_t query = watched_.empty() ? queries - forced_ - 1 : 0; query < queries; ++query)
+        watched_.push_back(watched_row(rows, query));
+    } else if (const std::int64_t node = followed_[static_cast<std::size_t>(item)]; node >= 0) {
+      node_of(node).watched = watched_row(rows, queries - 1);
+    }
+  }
+
+  void see_beam(const BeamEvent& event) {
+    if (followed_.empty()) {
+      // The forced tokens are a stem; their probabilities are known when the search is done.
+      std::int64_t parent = -1;
+      for (std::int64_t step = 0; step < forced_; ++step)
+        parent = add_node({parent, step, request_.prefix[static_cast<std::size_t>(step)], 0, false, false,
+                           likely_[static_cast<std::size_t>(step + 1)],
+                           watched_.empty() ? WatchedRow{} : watched_[static_cast<std::size_t>(step + 1)]});
+      followed_.push_back(parent);
+    }
+    std::vector<std::int64_t> next;
+    const auto add = [&](const BeamEvent::Extension& extension, bool ended) {
+      return add_node({followed_[static_cast<std::size_t>(extension.parent)],
+                       event.length - 1,
+                       extension.id,
+                       extension.log_probability,
+                       ended,
+                       false,
+                       {},
+                       {}});
+    };
+    for (const BeamEvent::Extension& extension : event.followed) next.push_back(add(extension, false));
+    for (const BeamEvent::Extension& extension : event.ended) add(extension, true);
+    followed_ = std::move(next);
+  }
+
+  // The best result first.
+  void take(Hypothesis hypothesis) {
+    const std::vector<std::int64_t> path = beam() ? path_of(hypothesis) : std::vector<std::int64_t>{};
+    if (result_.results.empty()) take_steps(hypothesis, path);
+    result_.results.push_back({path.empty() ? -1 : path.back(), std::move(hypothesis)});
+  }
+
+ private:
+  bool beam() const { return request_.strategy == Strategy::beam; }
+  GenerationNode& node_of(std::int64_t node) { return result_.nodes[static_cast<std::size_t>(node)]; }
+  std::int64_t add_node(GenerationNode node) {
+    result_.nodes.push_back(std::move(node));
+    return static_cast<std::int64_t>(result_.nodes.size()) - 1;
+  }
+
+  // The way through the tree: no two beginnings are alike, so tokens lead it. Marks what it goes over.
+  std::vector<std::int64_t> path_of(const Hypothesis& hypothesis) {
+    std::vector<std::int64_t> path;
+    std::int64_t node = -1;
+    for (std::size_t step = 0; step < hypothesis.ids.size(); ++step) {
+      const auto found = std::find_if(result_.nodes.begin(), result_.nodes.end(), [&](const GenerationNode& each) {
+        return each.parent == node && each.token == hypothesis.ids[step];
+      });
+      if (found == result_.nodes.end()) break;
+      node = found - result_.nodes.begin();
+      found->kept = true;
+      if (static_cast<std::int64_t>(step) < forced_) found->log_probability = hypothesis.log_probabilities[step];
+      path.push_back(node);
+    }
+    return path;
+  }
+
+  void take_steps(const Hypothesis& hypothesis, const std::vector<std::int64_t>& path) {
+    for (std::size_t step = 0; step < hypothesis.ids.size(); ++step) {
+      GenerationStep& place = result_.steps.emplace_back();
+      place.id = hypothesis.ids[step];
+      place.log_probability = hypothesis.log_probabilities[step];
+      place.forced = static_cast<std::int64_t>(step) < forced_;
+      if (!beam()) place.top = likely_[step];
+      else if (step == 0) place.top = likely_.front();
+      else if (step - 1 < path.size()) place.top = node_of(path[step - 1]).next;
+      if (!request_.watch) continue;
+      if (!beam()) place.watched = watched_[step];
+      else if (step == 0) place.watched = watched_.front();
+      else if (step - 1 < path.size()) place.watched = node_of(path[step - 1]).watched;
+    }
+  }
+
+  const GenerationRequest& request_;
+  Generation& result_;
+  const std::int64_t forced_;
+  // What was likely where each token of the only sequence was chosen; of beam search after each beginning on the beam.
+  std::vector<std::vector<Likely>> likely_;
+  std::vector<WatchedRow> watched_;     // the same for what the watched attention read
+  std::vector<std::int64_t> followed_;  // nodes that the next step reads, in its order; -1 before the first token
+};
+
+}  // namespace
+
+Generation generate_openly(const LoadedModel& model, const ModelInput& input, const RunEdits& edits,
+                           const GenerationRequest& request, const StopSignal& stop) {
+  const NoGradientScope no_gradients;
+  const Tokenizer& tokenizer = *model.folder.target;
+  Generation result;
+  DecodeInput one;
+  one.source = input.source;
+  one.prompt = input.source.empty() ? input.ids : std::vector<std::int32_t>{first_token(tokenizer)};
+  one.prefix = request.prefix;
+  result.prompt = static_cast<std::int64_t>(one.prompt.size());
+
+  Watcher watcher(request, result);
+  LogitsProbe logits(
+      [&](const Tensor& rows, std::span<const std::int64_t> offsets) { watcher.see_logits(rows, offsets); });
   std::optional<WeightsProbe> weights;
   if (request.watch)
-    weights.emplace(*request.watch, [&](std::int64_t item, const Tensor& rows) {
-      const std::int64_t queries = rows.shape()[1];
-      if (followed.empty()) {
-        for (std::int64_t query = watched.empty() ? queries - forced - 1 : 0; query < queries; ++query)
-          watched.push_back(watched_row(rows, query));
-      } else if (const std::int64_t node = followed[static_cast<std::size_t>(item)]; node >= 0) {
-        result.nodes[static_cast<std::size_t>(node)].watched = watched_row(rows, queries - 1);
-      }
-    });
+    weights.emplace(*request.watch, [&](std::int64_t item, const Tensor& rows) { watcher.see_weights(item, rows); });
   const std::unique_ptr<EditingProbe> editing = edits.probe(model);
   std::vector<Probe*> probes;
   if (editing) probes.push_back(editing.get());
   if (weights) probes.push_back(&*weights);
   probes.push_back(&logits);
   ProbeList list(std::move(probes));
+  DecodeOptions options = options_of(request, stop);
   options.probe = &list;
-
-  if (request.strategy == Strategy::beam) {
-    options.on_beam = [&](const BeamEvent& event) {
-      if (followed.empty()) {
-        // The forced tokens are a stem; their probabilities are known when the search is done.
-        std::int64_t parent = -1;
-        for (std::int64_t step = 0; step < forced; ++step) {
-          result.nodes.push_back({parent, step, request.prefix[static_cast<std::size_t>(step)], 0, false, false,
-                                  likely[static_cast<std::size_t>(step + 1)],
-                                  watched.empty() ? WatchedRow{} : watched[static_cast<std::size_t>(step + 1)]});
-          parent = static_cast<std::int64_t>(result.nodes.size()) - 1;
-        }
-        followed.push_back(parent);
-      }
-      std::vector<std::int64_t> next;
-      const auto add = [&](const BeamEvent::Extension& extension, bool ended) {
-        result.nodes.push_back({followed[static_cast<std::size_t>(extension.parent)],
-                                event.length - 1,
-                                extension.id,
-                                extension.log_probability,
-                                ended,
-                                false,
-                                {},
-                                {}});
-        if (!ended) next.push_back(static_cast<std::int64_t>(result.nodes.size()) - 1);
-      };
-      for (const BeamEvent::Extension& extension : event.followed) add(extension, false);
-      for (const BeamEvent::Extension& extension : event.ended) add(extension, true);
-      followed = std::move(next);
-    };
-  }
+  if (request.strategy == Strategy::beam) options.on_beam = [&](const BeamEvent& event) { watcher.see_beam(event); };
   std::vector<Hypothesis> hypotheses =
       std::move(attend::generate(model.folder.model, std::span(&one, 1), with_tokens_of(tokenizer, options)).front());
-
-  for (Hypothesis& hypothesis : hypotheses) {
-    // The path through the tree: no two beginnings are alike, so tokens lead the way.
-    std::int64_t node = -1;
-    std::vector<std::int64_t> path;
-    if (request.strategy == Strategy::beam) {
-      for (std::size_t step = 0; step < hypothesis.ids.size(); ++step) {
-        const auto found = std::find_if(result.nodes.begin(), result.nodes.end(), [&](const GenerationNode& each) {
-          return each.parent == node && each.token == hypothesis.ids[step];
-        });
-        if (found == result.nodes.end()) break;
-        node = found - result.nodes.begin();
-        found->kept = true;
-        if (static_cast<std::int64_t>(step) < forced) found->log_probability = hypothesis.log_probabilities[step];
-        path.push_back(node);
-      }
-    }
-    if (result.results.empty()) {
-      for (std::size_t step = 0; step < hypothesis.ids.size(); ++step) {
-        GenerationStep& place = result.steps.emplace_back();
-        place.id = hypothesis.ids[step];
-        place.log_probability = hypothesis.log_probabilities[step];
-        place.forced = static_cast<std::int64_t>(step) < forced;
-        if (request.strategy != Strategy::beam) place.top = likely[step];
-        else if (step == 0) place.top = likely.front();
-        else if (step - 1 < path.size()) place.top = result.nodes[static_cast<std::size_t>(path[step - 1])].next;
-        if (!request.watch) continue;
-        if (request.strategy != Strategy::beam) place.watched = watched[step];
-        else if (step == 0) place.watched = watched.front();
-        else if (step - 1 < path.size()) place.watched = result.nodes[static_cast<std::size_t>(path[step - 1])].watched;
-      }
-    }
-    result.results.push_back({node, std::move(hypothesis)});
-  }
+  for (Hypothesis& hypothesis : hypotheses) watcher.take(std::move(hypothesis));
   return result;
 }
 
-void write_generation(JsonWriter& out, const LoadedModel& model, const PreparedInput& input,
-                      const Generation& generation, const GenerationRequest& request) {
+void write_generation(JsonWriter& out, const LoadedModel& model, const ModelInput& input, const Generation& generation,
+                      const GenerationRequest& request) {
   const Tokenizer& tokenizer = *model.folder.target;
   const TransformerConfig& config = model.config();
   const std::int64_t row_bytes = config.decoder->layers * 2 * config.key_head_count() * config.head_width() *
                                  static_cast<std::int64_t>(sizeof(float));
-  const std::vector<std::int32_t> before = input.encoder.empty() ? input.decoder : std::vector<std::int32_t>{};
+  const std::vector<std::int32_t> before = input.source.empty() ? input.ids : std::vector<std::int32_t>{};
   out.key("steps").begin_array();
   for (std::size_t step = 0; step < generation.steps.size(); ++step) {
     const GenerationStep& one = generation.steps[step];
@@ -259,7 +292,7 @@ void write_generation(JsonWriter& out, const LoadedModel& model, const PreparedI
     out.end_object();
   }
   out.end_array();
-  out.field("cross_cache_bytes", static_cast<std::int64_t>(input.encoder.size()) * row_bytes);
+  out.field("cross_cache_bytes", static_cast<std::int64_t>(input.source.size()) * row_bytes);
   const Hypothesis& best = generation.results.front().hypothesis;
   out.field("ended", best.finished);
   out.field("text", text_after(tokenizer, before, best.ids));

@@ -70,9 +70,9 @@ struct Generation {
 };
 
 // `input` without its target: that is what is written.
-Generation generate_openly(const LoadedModel& model, const PreparedInput& input, const RunEdits& edits,
+Generation generate_openly(const LoadedModel& model, const ModelInput& input, const RunEdits& edits,
                            const GenerationRequest& request, const StopSignal& stop);
-void write_generation(JsonWriter& out, const LoadedModel& model, const PreparedInput& input,
-                      const Generation& generation, const GenerationRequest& request);
+void write_generation(JsonWriter& out, const LoadedModel& model, const ModelInput& input, const Generation& generation,
+                      const GenerationRequest& request);
 
 }  // namespace attend::explorer

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -56,54 +57,17 @@ constexpr const char* beginnings[] = {
     "明月",    "春风",    "青山",           "白云",     "江上", "故人", "Once upon a time", "The little girl",
     "One day", "He said", "In the morning", "There was"};
 
-std::vector<std::int32_t> known_tokens(const Tokenizer& tokenizer, const char* text) {
-  try {
-    std::vector<std::int32_t> ids = tokenizer.encode(text);
-    if (std::find(ids.begin(), ids.end(), tokenizer.specials().unknown) == ids.end()) return ids;
-  } catch (const Error&) {
-  }
-  return {};
-}
-
-TextInput text_input(const char* text) { return {text, {}, false}; }
-
-std::vector<InputRequest> corpus_of(const LoadedModel& model) {
-  std::vector<InputRequest> inputs;
-  const TransformerConfig& config = model.config();
-  const Task& task = model.folder.task;
-  const auto speaks = [&](const char* language) {
-    return task.languages.empty() ||
-           std::find(task.languages.begin(), task.languages.end(), language) != task.languages.end();
-  };
-  const auto add_pairs = [&](std::span<const char* const> sentences, const char* language) {
-    if (!speaks(language) ||
-        (task.target_tags.empty() && !task.languages.empty() && task.languages.front() != language))
-      return;
-    for (const char* text : sentences) {
-      if (known_tokens(*model.folder.source, text).empty()) continue;
-      InputRequest& input = inputs.emplace_back();
-      input.source = text_input(text);
-      for (const std::string& other : task.languages)
-        if (other != language && input.language.empty()) input.language = other;
-    }
-  };
-  if (config.encoder && config.decoder) {
-    if (!model.folder.source || !model.folder.target) return inputs;
-    add_pairs(chinese, "zh");
-    add_pairs(english, "en");
-    return inputs;
-  }
-  const auto& tokenizer = config.decoder ? model.folder.target : model.folder.source;
-  if (!tokenizer) return inputs;
-  const auto add = [&](std::span<const char* const> texts) {
+std::vector<SubjectTexts> corpus_of(const LoadedModel& model) {
+  std::vector<SubjectTexts> inputs;
+  const auto add = [&](std::span<const char* const> texts, const char* language) {
     for (const char* text : texts)
-      if (!known_tokens(*tokenizer, text).empty()) inputs.emplace_back().text = text_input(text);
+      if (auto input = input_of(model, text, language)) inputs.push_back(std::move(*input));
   };
-  if (config.decoder) {
-    add(beginnings);
+  if (model.config().encoder) {
+    add(chinese, "zh");
+    add(english, "en");
   } else {
-    add(chinese);
-    add(english);
+    add(beginnings, "");
   }
   return inputs;
 }
@@ -126,7 +90,7 @@ void go_on(const LoadedModel& model, std::vector<std::int32_t>& ids, std::int64_
 
 }  // namespace
 
-void write_heads(JsonWriter& out, const LoadedModel& model, std::vector<InputRequest> inputs, const Limits& limits,
+void write_heads(JsonWriter& out, const LoadedModel& model, std::vector<SubjectTexts> inputs, const Limits& limits,
                  const StopSignal& stop) {
   const NoGradientScope no_gradients;
   const TransformerConfig& config = model.config();
@@ -139,12 +103,12 @@ void write_heads(JsonWriter& out, const LoadedModel& model, std::vector<InputReq
   std::int64_t tokens = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     stop.check();
-    PreparedInput input = read_input(model, std::move(inputs[i]), limits, true, [&] { return stop.stopped(); });
-    if (own && config.decoder && !config.encoder) go_on(model, input.decoder, static_cast<std::int64_t>(i), stop);
-    tokens += static_cast<std::int64_t>(input.encoder.size() + input.decoder.size());
+    Subject subject = read_input(model, std::move(inputs[i]), limits, true, [&] { return stop.stopped(); });
+    if (own && config.decoder && !config.encoder) go_on(model, subject.input.ids, static_cast<std::int64_t>(i), stop);
+    tokens += static_cast<std::int64_t>(subject.input.source.size() + subject.input.ids.size());
     HeadItem& item = items.emplace_back();
-    item.source = std::move(input.encoder);
-    item.target = std::move(input.decoder);
+    item.source = std::move(subject.input.source);
+    item.target = std::move(subject.input.ids);
   }
   HeadOptions options;
   options.source = model.folder.source.get();

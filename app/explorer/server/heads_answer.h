@@ -11,7 +11,7 @@
 namespace attend::explorer {
 
 // Scores every head over the inputs; over a small corpus that goes with every model of text where there are none.
-void write_heads(JsonWriter& out, const LoadedModel& model, std::vector<InputRequest> inputs, const Limits& limits,
+void write_heads(JsonWriter& out, const LoadedModel& model, std::vector<SubjectTexts> inputs, const Limits& limits,
                  const StopSignal& stop);
 
 }  // namespace attend::explorer

@@ -23,48 +23,6 @@ std::int64_t bytes_of(std::initializer_list<const Tensor*> tensors) {
   return total;
 }
 
-// W_O of an attention, [width, heads * head_dim].
-const Tensor& output_weight(const Model& model, const AttentionPlace& place) {
-  const std::string name = name_of(place) + ".output.weight";
-  for (const Parameter& parameter : model.parameters())
-    if (parameter.name == name) return parameter.value;
-  throw Error(ErrorKind::argument, "explorer", join("the model has no ", name));
-}
-
-// Its bias; undefined where there is none.
-Tensor output_bias(const Model& model, const AttentionPlace& place) {
-  const std::string name = name_of(place) + ".output.bias";
-  for (const Parameter& parameter : model.parameters())
-    if (parameter.name == name) return parameter.value;
-  return {};
-}
-
-// What a head writes: its part of `rows` [rows, heads * head_dim] through its columns of W_O, [rows, width].
-Tensor written_by(const Tensor& weight, const Tensor& rows, std::int64_t head, std::int64_t size) {
-  return matrix_product(rows.columns(head * size, size).clone(), weight.columns(head * size, size).clone(), true);
-}
-
-// Largest |sum of head parts + bias - attention output|, summed in double.
-double head_sum_difference(const Model& model, const AttentionPlace& place, const Tensor& head_output,
-                           const Tensor& projected, std::int64_t heads) {
-  const Tensor& weight = output_weight(model, place);
-  const Tensor bias = output_bias(model, place);
-  const std::int64_t size = head_output.width() / heads, width = projected.width();
-  std::vector<double> sums(static_cast<std::size_t>(projected.elements()), 0);
-  for (std::int64_t head = 0; head < heads; ++head) {
-    const Tensor part = written_by(weight, head_output, head, size);
-    for (std::int64_t i = 0; i < part.elements(); ++i) sums[static_cast<std::size_t>(i)] += part.data()[i];
-  }
-  double largest = 0;
-  for (std::int64_t row = 0; row < projected.rows(); ++row) {
-    for (std::int64_t x = 0; x < width; ++x) {
-      const double sum = sums[static_cast<std::size_t>(row * width + x)] + (bias.defined() ? bias.data()[x] : 0);
-      largest = std::max(largest, std::abs(sum - projected.at(row, x)));
-    }
-  }
-  return largest;
-}
-
 double norm_of(const float* row, std::int64_t width) {
   double sum = 0;
   for (std::int64_t x = 0; x < width; ++x) sum += static_cast<double>(row[x]) * row[x];
@@ -73,36 +31,15 @@ double norm_of(const float* row, std::int64_t width) {
 
 }  // namespace
 
-std::string name_of(const AttentionPlace& place) {
-  const std::string site = attend::name_of(Site{place.stack, place.layer, place.part, Point::weights});
-  return site.substr(0, site.find_last_of('.'));
-}
-
-std::vector<AttentionPlace> attentions_of(const TransformerConfig& config) {
-  std::vector<AttentionPlace> places;
-  if (config.encoder)
-    for (int layer = 0; layer < config.encoder->layers; ++layer)
-      places.push_back({StackKind::encoder, layer, Part::self});
-  if (config.decoder) {
-    for (int layer = 0; layer < config.decoder->layers; ++layer) {
-      places.push_back({StackKind::decoder, layer, Part::self});
-      if (config.encoder) places.push_back({StackKind::decoder, layer, Part::cross});
-    }
-  }
-  return places;
-}
-
 AttentionPlace attention_named(const std::string& name, const LoadedModel& model) {
   std::vector<std::string> known;
   for (const AttentionPlace& place : attentions_of(model.config())) {
     known.push_back(name_of(place));
     if (known.back() == name) return place;
   }
-  std::string list;
-  for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
   const std::string near = nearest_name(name, known);
   ApiError error(404, "unknown", "attention", join(model.name, " has no attention \"", name.substr(0, 100), '"'),
-                 (near.empty() ? "" : "the nearest is " + near + "; ") + "there are " + list);
+                 (near.empty() ? "" : "the nearest is " + near + "; ") + "there are " + listed(known));
   error.detail = detail("unknown", name.substr(0, 100), known);
   throw error;
 }
@@ -115,36 +52,19 @@ std::int64_t AttentionRecord::bytes() const {
       {&normed, &query, &key, &value, &rotated_query, &rotated_key, &head_output, &projected, &log_sum_exp});
 }
 
-AttentionCall AttentionRecord::call(Rules with) const {
-  AttentionCall call;
-  call.query_heads = rules.query_heads;
-  call.key_heads = rules.key_heads;
-  call.head_dim = query.width() / rules.query_heads;
-  call.value_dim = value.width() / rules.key_heads;
-  const auto view = [](const Tensor& x, std::int64_t size) { return HeadsView{x.data(), x.row_stride(), size}; };
-  call.query = view(asking(), call.head_dim);
-  call.key = view(answering(), call.head_dim);
-  call.value = view(value, call.value_dim);
-  call.items = rules.items;
+void AttentionRecord::fill(Rules with, std::span<const WeightsTile> tiles) const {
+  if (with == Rules::all) return attention_weights(asking(), answering(), rules, log_sum_exp, tiles);
+  AttentionInput input = rules;
   if (with == Rules::plain) {
-    call.rules.scale = 1;
-    return call;
+    input = {};
+    input.query_heads = rules.query_heads;
+    input.key_heads = rules.key_heads;
+    input.items = rules.items;
+    input.scale = 1;
   }
-  call.rules.scale = rules.scale;
-  call.rules.soft_cap = rules.soft_cap;
-  call.rules.slopes = rules.slopes;
-  if (rules.relative_table.defined()) {
-    call.rules.relative.table = rules.relative_table.data();
-    call.rules.relative.buckets = *rules.relative_buckets;
-    call.rules.relative.first_distance = rules.relative_first_distance;
-  }
-  call.rules.bias = rules.bias;
-  if (rules.sinks.defined()) call.rules.sinks = {rules.sinks.data(), static_cast<std::size_t>(rules.sinks.elements())};
-  if (with == Rules::ruled) return call;
-  call.mask = rules.mask;
-  call.edits = rules.edits;
-  call.log_sum_exp = const_cast<float*>(log_sum_exp.data());  // read by attention_weights()
-  return call;
+  input.mask = {};
+  input.edits.clear();
+  attention_weights(asking(), answering(), input, {}, tiles);
 }
 
 namespace {
@@ -179,19 +99,19 @@ RowStatistics statistics_of(const Model& model, AttentionRecord& record) {
   ask.top_weights = result.top_weights.data();
   std::vector<float> sinks(rows, 0);
   ask.sink = sinks.data();
-  record.log_sum_exp = Tensor::empty({result.queries, result.heads});
-  AttentionCall call = record.call();
-  Tensor output = Tensor::empty({result.queries, result.heads * call.value_dim});
-  call.output = {output.data(), output.row_stride(), call.value_dim};
-  call.statistics = &ask;
-  attention_forward(call);
+  AttentionInput input = record.rules;
+  input.statistics = &ask;
+  attention(record.asking(), record.answering(), record.value, input, &record.log_sum_exp);
   for (std::size_t row = 0; row < rows; ++row) {
     // A row that sees nothing sums to 0 and is right so.
     const double sum = static_cast<double>(all[row]) + sinks[row];
     if (sum != 0) result.row_sum = std::max(result.row_sum, std::abs(sum - 1));
   }
+  const AttentionPlace& place = record.place;
   if (!record.output_changed)
-    result.head_sum = head_sum_difference(model, record.place, record.head_output, record.projected, result.heads);
+    result.head_sum =
+        head_parts_difference(model, place.stack, place.layer, place.part, record.head_output, record.projected)
+            .difference;
   return result;
 }
 
@@ -276,7 +196,7 @@ class RecordingProbe : public Probe {
     record.rules.items = {item};
     if (edits_) {
       record.rules.edits = edits_->score_edits(visit.site.stack, visit.site.layer, visit.site.part);
-      record.output_changed = edits_->changes_output(visit.site.stack, visit.site.layer, visit.site.part);
+      record.output_changed = edits_->changes_output(record.place);
     }
     take_(std::exchange(record_, nullptr));
   }
@@ -292,25 +212,20 @@ namespace {
 
 // The softmax denominators alone.
 void add_log_sum_exp(AttentionRecord& record) {
-  record.log_sum_exp = Tensor::empty({record.queries(), record.rules.query_heads});
-  AttentionCall call = record.call();
-  Tensor output = Tensor::empty({record.queries(), record.rules.query_heads * call.value_dim});
-  call.output = {output.data(), output.row_stride(), call.value_dim};
-  attention_forward(call);
+  attention(record.asking(), record.answering(), record.value, record.rules, &record.log_sum_exp);
 }
 
 constexpr std::int64_t most_kept_logits = std::int64_t{4} << 20;
 
 // What the records of all attentions of a run take.
-std::int64_t record_bytes(const TransformerConfig& config, const PreparedInput& input) {
+std::int64_t record_bytes(const TransformerConfig& config, const ModelInput& input) {
+  const StackRows rows = rows_of(input);
   const std::int64_t query = config.heads * config.head_width(), key = config.key_head_count() * config.head_width();
   const bool rotary = config.positions == PositionKind::rotary;
   std::int64_t floats = 0;
   for (const AttentionPlace& place : attentions_of(config)) {
-    const std::size_t queries = place.stack == StackKind::encoder ? input.encoder.size() : input.decoder.size();
-    const std::size_t keys = place.part == Part::cross ? input.encoder.size() : queries;
-    floats += static_cast<std::int64_t>(queries) * (2 * config.width + (rotary ? 3 : 2) * query + config.heads) +
-              static_cast<std::int64_t>(keys) * (rotary ? 3 : 2) * key;
+    const std::int64_t queries = rows.of(place.stack), keys = place.part == Part::cross ? rows.encoder : queries;
+    floats += queries * (2 * config.width + (rotary ? 3 : 2) * query + config.heads) + keys * (rotary ? 3 : 2) * key;
   }
   return floats * static_cast<std::int64_t>(sizeof(float));
 }
@@ -326,16 +241,16 @@ TokenBatch batch_of(const std::vector<std::int32_t>& ids) {
 // ---- A run
 // ------------------------------------------------------------------------------------------------------------
 
-Run::Run(std::shared_ptr<const LoadedModel> model, PreparedInput input, std::shared_ptr<const RunEdits> edits,
+Run::Run(std::shared_ptr<const LoadedModel> model, Subject subject, std::shared_ptr<const RunEdits> edits,
          bool statistics, std::int64_t most_bytes, const StopSignal& stop)
-    : model_(std::move(model)), input_(std::move(input)), edits_(std::move(edits)), most_bytes_(most_bytes) {
+    : model_(std::move(model)), subject_(std::move(subject)), edits_(std::move(edits)), most_bytes_(most_bytes) {
   const NoGradientScope no_gradients;
   const Model& engine = model_->folder.model;
   const TransformerConfig& config = engine.config();
   StoppingProbe stopping(stop);
   InputProbe inputs(block_inputs_);
   const std::unique_ptr<EditingProbe> editing = edits_->probe(*model_);
-  const bool all_fit = record_bytes(config, input_) <= most_bytes_;
+  const bool all_fit = record_bytes(config, subject_.input) <= most_bytes_;
   RecordingProbe recording(engine, editing.get(), [&](std::shared_ptr<AttentionRecord> record) {
     if (statistics) statistics_[record->place] = statistics_of(engine, *record);
     else add_log_sum_exp(*record);
@@ -348,9 +263,9 @@ Run::Run(std::shared_ptr<const LoadedModel> model, PreparedInput input, std::sha
   RunOptions options;
   options.probe = &list;
   States states;
-  if (!input_.encoder.empty()) states = memory_ = engine.encode(batch_of(input_.encoder), options);
-  if (!input_.decoder.empty())
-    states = engine.decode(batch_of(input_.decoder), input_.encoder.empty() ? nullptr : &memory_, options);
+  const ModelInput& read = subject_.input;
+  if (!read.source.empty()) states = memory_ = engine.encode(batch_of(read.source), options);
+  if (!read.ids.empty()) states = engine.decode(batch_of(read.ids), read.source.empty() ? nullptr : &memory_, options);
   if (config.decoder || (config.classes == 0 && config.encoder->vocabulary > 0)) {
     // A class token in front predicts nothing.
     first_position_ = !config.decoder && config.encoder->class_token ? 1 : 0;
@@ -445,7 +360,7 @@ const RowStatistics& Run::statistics(const AttentionPlace& place, const StopSign
 // ---- The cache
 // --------------------------------------------------------------------------------------------------------
 
-std::string run_fingerprint(const LoadedModel& model, const PreparedInput& input, const RunEdits& edits) {
+std::string run_fingerprint(const LoadedModel& model, const Subject& subject, const RunEdits& edits) {
   std::uint64_t hash = 14695981039346656037u;
   const auto add = [&](const void* data, std::size_t size) {
     for (std::size_t i = 0; i < size; ++i) hash = (hash ^ static_cast<const unsigned char*>(data)[i]) * 1099511628211u;
@@ -453,19 +368,20 @@ std::string run_fingerprint(const LoadedModel& model, const PreparedInput& input
     hash = (hash ^ 0xFF ^ size) * 1099511628211u;
   };
   add(model.fingerprint.data(), model.fingerprint.size());
-  for (const auto* ids : {&input.encoder, &input.decoder}) add(ids->data(), ids->size() * sizeof(std::int32_t));
+  for (const auto* ids : {&subject.input.source, &subject.input.ids})
+    add(ids->data(), ids->size() * sizeof(std::int32_t));
   add(edits.key().data(), edits.key().size());
   std::string text;
   for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[hash >> shift & 15];
   return text;
 }
 
-std::shared_ptr<const Run> RunCache::get(const std::shared_ptr<const LoadedModel>& model, const PreparedInput& input,
+std::shared_ptr<const Run> RunCache::get(const std::shared_ptr<const LoadedModel>& model, const Subject& subject,
                                          const std::shared_ptr<const RunEdits>& edits, bool statistics,
                                          const StopSignal& stop) {
   // The whole of what the run depends on, not its hash: two requests must never be taken for one.
   std::string key = model->fingerprint + '\n' + edits->key() + '\n';
-  for (const auto* ids : {&input.encoder, &input.decoder}) {
+  for (const auto* ids : {&subject.input.source, &subject.input.ids}) {
     for (const std::int32_t id : *ids) key += std::to_string(id) + ' ';
     key += '\n';
   }
@@ -478,7 +394,7 @@ std::shared_ptr<const Run> RunCache::get(const std::shared_ptr<const LoadedModel
       return found->run;
     }
   }
-  auto run = std::make_shared<const Run>(model, input, edits, statistics, most_bytes_ / 8, stop);
+  auto run = std::make_shared<const Run>(model, subject, edits, statistics, most_bytes_ / 8, stop);
   std::lock_guard lock(mutex_);
   entries_.push_front({std::move(key), run});
   std::int64_t total = 0;
@@ -554,12 +470,12 @@ void write_top(JsonWriter& out, const char* name, const std::vector<Number>& val
 
 void write_run(JsonWriter& out, const Run& run, const RunWants& wants, std::size_t edits, const StopSignal& stop) {
   const LoadedModel& model = run.model();
-  out.field("run", run_fingerprint(model, run.input(), run.edits()));
+  out.field("run", run_fingerprint(model, run.subject(), run.edits()));
   out.key("input");
-  write_input(out, run.input().request);
+  write_input(out, run.subject().texts);
   if (wants.tokens) {
     out.key("tokens").begin_object();
-    write_tokens(out, model, run.input());
+    write_tokens(out, model, run.subject());
     out.end_object();
   }
   const std::vector<AttentionPlace> places = attentions_of(model.config());
@@ -592,7 +508,7 @@ void write_run(JsonWriter& out, const Run& run, const RunWants& wants, std::size
       const Tensor logits = run.logits(begin, end);
       for (std::int64_t row = begin; row < end; ++row)
         write_prediction(out, tokenizer, {logits.row(row - begin), static_cast<std::size_t>(logits.width())},
-                         run.input().next[static_cast<std::size_t>(row)], wants.top);
+                         run.subject().next[static_cast<std::size_t>(row)], wants.top);
     }
     out.end_array().end_object();
   }
@@ -615,52 +531,98 @@ void write_run(JsonWriter& out, const Run& run, const RunWants& wants, std::size
   out.end_array();
 }
 
+namespace {
+
+void check_index(const char* name, std::int64_t index, std::int64_t size) {
+  if (index < 0 || index >= size)
+    throw RequestError(ErrorKind::argument, name, join("is ", index), join("there are 0 to ", size - 1),
+                       detail("range", index, std::vector<std::int64_t>{0, size - 1}));
+}
+
+// What one head makes of one query, for every key.
+struct KeyNumbers {
+  std::vector<float> products, scaled, scores, weights;
+};
+
+KeyNumbers numbers_of(const AttentionRecord& record, std::int64_t head, std::int64_t query) {
+  const auto keys = static_cast<std::size_t>(record.keys());
+  KeyNumbers row{std::vector<float>(keys), std::vector<float>(keys), std::vector<float>(keys),
+                 std::vector<float>(keys)};
+  const auto fill = [&](AttentionRecord::Rules with, float* scores, float* weights) {
+    WeightsTile tile;
+    tile.head = head;
+    tile.query_begin = query;
+    tile.query_end = query + 1;
+    tile.key_end = record.keys();
+    tile.scores = scores;
+    tile.weights = weights;
+    record.fill(with, {&tile, 1});
+  };
+  fill(AttentionRecord::Rules::plain, row.products.data(), nullptr);
+  fill(AttentionRecord::Rules::ruled, row.scaled.data(), nullptr);
+  fill(AttentionRecord::Rules::all, row.scores.data(), row.weights.data());
+  return row;
+}
+
+// The keys with the largest weights, by rising index.
+std::vector<std::int64_t> heaviest_keys(const std::vector<float>& weights, std::int64_t most) {
+  std::vector<std::int64_t> keys(weights.size());
+  std::iota(keys.begin(), keys.end(), 0);
+  std::stable_sort(keys.begin(), keys.end(), [&](std::int64_t a, std::int64_t b) {
+    return weights[static_cast<std::size_t>(a)] > weights[static_cast<std::size_t>(b)];
+  });
+  keys.resize(std::min(static_cast<std::size_t>(most), keys.size()));
+  std::sort(keys.begin(), keys.end());
+  return keys;
+}
+
+double entropy_of(const std::vector<float>& weights) {
+  double entropy = 0;
+  for (const float weight : weights)
+    if (weight > 0) entropy -= static_cast<double>(weight) * std::log(static_cast<double>(weight));
+  return entropy;
+}
+
+// What each key has a share in: weight x |value W_O of this head|.
+std::vector<float> write_norms_of(const AttentionRecord& record, const Tensor& output_weight, std::int64_t head,
+                                  const std::vector<float>& weights) {
+  const std::int64_t key_head = head / (record.rules.query_heads / record.rules.key_heads),
+                     size = record.value.width() / record.rules.key_heads;
+  const Tensor written = matrix_product(record.value.columns(key_head * size, size).clone(),
+                                        output_weight.columns(head * size, size).clone(), true);
+  std::vector<float> norms;
+  for (std::int64_t key = 0; key < record.keys(); ++key)
+    norms.push_back(weights[static_cast<std::size_t>(key)] *
+                    static_cast<float>(norm_of(written.row(key), written.width())));
+  return norms;
+}
+
+const Tensor* parameter_of(const Model& model, const std::string& name) {
+  for (const Parameter& parameter : model.parameters())
+    if (parameter.name == name) return &parameter.value;
+  return nullptr;
+}
+
+// Columns of one head in a row of heads.
+std::span<const float> head_of(const Tensor& rows, std::int64_t row, std::int64_t head, std::int64_t size) {
+  return {rows.row(row) + head * size, static_cast<std::size_t>(size)};
+}
+std::span<const float> whole_row(const Tensor& rows, std::int64_t row) { return head_of(rows, row, 0, rows.width()); }
+
+}  // namespace
+
 void write_row(JsonWriter& out, const Run& run, const RowRequest& request, const Limits& limits,
                const StopSignal& stop) {
   const std::shared_ptr<const AttentionRecord> record = run.record(request.place, stop);
-  const Model& engine = run.model().folder.model;
-  const std::int64_t heads = record->rules.query_heads, key_heads = record->rules.key_heads, keys = record->keys();
-  const auto check = [](const char* name, std::int64_t index, std::int64_t size) {
-    if (index < 0 || index >= size)
-      throw RequestError(ErrorKind::argument, name, join("is ", index), join("there are 0 to ", size - 1),
-                         detail("range", index, std::vector<std::int64_t>{0, size - 1}));
-  };
-  check("head", request.head, heads);
-  check("query", request.query, record->queries());
-  for (const std::int64_t key : request.keys) check("keys", key, keys);
+  const std::int64_t heads = record->rules.query_heads, key_heads = record->rules.key_heads;
+  check_index("head", request.head, heads);
+  check_index("query", request.query, record->queries());
+  for (const std::int64_t key : request.keys) check_index("keys", key, record->keys());
   const std::int64_t key_head = request.head / (heads / key_heads), size = record->query.width() / heads,
                      value_size = record->value.width() / key_heads;
-
-  std::vector<float> products(static_cast<std::size_t>(keys)), scaled = products, scores = products, weights = products;
-  const auto rebuild = [&](AttentionRecord::Rules with, float* to_scores, float* to_weights) {
-    WeightsTile tile;
-    tile.head = request.head;
-    tile.query_begin = request.query;
-    tile.query_end = request.query + 1;
-    tile.key_end = keys;
-    tile.scores = to_scores;
-    tile.weights = to_weights;
-    attention_weights(record->call(with), {&tile, 1});
-  };
-  rebuild(AttentionRecord::Rules::plain, products.data(), nullptr);
-  rebuild(AttentionRecord::Rules::ruled, scaled.data(), nullptr);
-  rebuild(AttentionRecord::Rules::all, scores.data(), weights.data());
-
-  std::vector<std::int64_t> shown = request.keys;
-  if (shown.empty()) {
-    shown.resize(static_cast<std::size_t>(keys));
-    std::iota(shown.begin(), shown.end(), 0);
-    const auto most = static_cast<std::size_t>(std::min(limits.row_keys, keys));
-    std::stable_sort(shown.begin(), shown.end(), [&](std::int64_t a, std::int64_t b) {
-      return weights[static_cast<std::size_t>(a)] > weights[static_cast<std::size_t>(b)];
-    });
-    shown.resize(most);
-    std::sort(shown.begin(), shown.end());
-  }
-  const auto part = [](const Tensor& rows, std::int64_t row, std::int64_t head, std::int64_t length) {
-    return std::span<const float>(rows.row(row) + head * length, static_cast<std::size_t>(length));
-  };
-  const auto whole = [&](const Tensor& rows, std::int64_t row) { return part(rows, row, 0, rows.width()); };
+  const KeyNumbers numbers = numbers_of(*record, request.head, request.query);
+  const std::vector<std::int64_t> shown =
+      request.keys.empty() ? heaviest_keys(numbers.weights, limits.row_keys) : request.keys;
   const auto vectors = [&](const char* name, const Tensor& rows, std::int64_t length) {
     out.key(name);
     if (!rows.defined()) {
@@ -668,70 +630,86 @@ void write_row(JsonWriter& out, const Run& run, const RowRequest& request, const
       return;
     }
     out.begin_array();
-    for (const std::int64_t key : shown) out.value(part(rows, key, key_head, length));
+    for (const std::int64_t key : shown) out.value(head_of(rows, key, key_head, length));
     out.end_array();
   };
 
-  double entropy = 0;
-  for (const float weight : weights)
-    if (weight > 0) entropy -= static_cast<double>(weight) * std::log(static_cast<double>(weight));
-
-  // What the head writes, and what each key has a share in: weight x |value W_O of this head|.
-  const Tensor& weight = output_weight(engine, request.place);
-  const Tensor bias = output_bias(engine, request.place);
-  const Tensor head_row = record->head_output.row_range(request.query, 1);
-  const Tensor written = written_by(weight, head_row, request.head, value_size);
-  const Tensor value_written = matrix_product(record->value.columns(key_head * value_size, value_size).clone(),
-                                              weight.columns(request.head * value_size, value_size).clone(), true);
-  std::vector<float> write_norms(static_cast<std::size_t>(keys)), head_norms;
-  for (std::int64_t key = 0; key < keys; ++key)
-    write_norms[static_cast<std::size_t>(key)] =
-        weights[static_cast<std::size_t>(key)] *
-        static_cast<float>(norm_of(value_written.row(key), value_written.width()));
-  for (std::int64_t head = 0; head < heads; ++head) {
-    const Tensor one = written_by(weight, head_row, head, value_size);
-    head_norms.push_back(static_cast<float>(norm_of(one.data(), one.width())));
-  }
-  const Tensor projected = record->projected.row_range(request.query, 1);
+  const Model& engine = run.model().folder.model;
+  const auto& [stack, layer, part] = request.place;
+  const Tensor head_row = record->head_output.row_range(request.query, 1).clone(),
+               projected = record->projected.row_range(request.query, 1).clone();
+  const Tensor parts = head_parts(engine, stack, layer, part, head_row);  // [1, heads, width]
+  std::vector<float> head_norms;
+  for (std::int64_t head = 0; head < heads; ++head)
+    head_norms.push_back(static_cast<float>(norm_of(parts.row(head), parts.width())));
+  const Tensor* const weight = parameter_of(engine, name_of(request.place) + ".output.weight");
+  const Tensor* const bias = parameter_of(engine, name_of(request.place) + ".output.bias");
 
   out.field("attention", name_of(request.place));
   out.field("head", request.head);
   out.field("query", request.query);
   const float scale = record->rules.scale != 0 ? record->rules.scale : 1 / std::sqrt(static_cast<float>(size));
   out.field("scale", scale);
-  out.field("input", whole(record->normed, request.query));
-  out.field("query_vector", part(record->query, request.query, request.head, size));
+  out.field("input", whole_row(record->normed, request.query));
+  out.field("query_vector", head_of(record->query, request.query, request.head, size));
   out.key("rotated_query");
-  if (record->rotated_query.defined()) out.value(part(record->rotated_query, request.query, request.head, size));
+  if (record->rotated_query.defined()) out.value(head_of(record->rotated_query, request.query, request.head, size));
   else out.null();
-  out.field("products", products);
-  out.field("scaled", scaled);
-  out.field("scores", scores);
-  out.field("weights", weights);
-  out.field("entropy", static_cast<float>(entropy));
+  out.field("products", numbers.products);
+  out.field("scaled", numbers.scaled);
+  out.field("scores", numbers.scores);
+  out.field("weights", numbers.weights);
+  out.field("entropy", static_cast<float>(entropy_of(numbers.weights)));
   out.field("log_sum_exp", record->log_sum_exp.at(request.query, request.head));
   out.field("keys", shown);
   vectors("key_vectors", record->key, size);
   vectors("rotated_keys", record->rotated_key, size);
   vectors("value_vectors", record->value, value_size);
-  out.field("output", part(record->head_output, request.query, request.head, value_size));
-  out.field("written", whole(written, 0));
-  out.field("write_norms", write_norms);
-  out.field("projected", whole(projected, 0));
-  out.key("projection_bias");
-  out.value(bias.defined() ? bias.to_vector() : std::vector<float>(static_cast<std::size_t>(projected.width()), 0));
+  out.field("output", head_of(record->head_output, request.query, request.head, value_size));
+  out.field("written", whole_row(parts, request.head));
+  out.field("write_norms", write_norms_of(*record, *weight, request.head, numbers.weights));
+  out.field("projected", whole_row(projected, 0));
+  out.field("projection_bias",
+            bias ? bias->to_vector() : std::vector<float>(static_cast<std::size_t>(projected.width()), 0));
   out.field("head_norms", head_norms);
   out.key("head_sum");
   if (record->output_changed) out.null();
-  else
-    out.value(
-        static_cast<float>(head_sum_difference(engine, request.place, head_row.clone(), projected.clone(), heads)));
+  else out.value(static_cast<float>(head_parts_difference(engine, stack, layer, part, head_row, projected).difference));
 }
+
+namespace {
+
+// Joins blocks of reduce x reduce cells of a strip [rows, keys] to one cell each: their largest, or the mean of those that
+// are visible.
+void reduce_strip(const TileRequest& request, const std::vector<float>& strip, std::int64_t rows, std::int64_t keys,
+                  float* to) {
+  for (std::int64_t row = 0; row < rows; row += request.reduce) {
+    for (std::int64_t column = 0; column < keys; column += request.reduce) {
+      const std::int64_t row_end = std::min(row + request.reduce, rows),
+                         column_end = std::min(column + request.reduce, keys);
+      float largest = -std::numeric_limits<float>::infinity();
+      double sum = 0;
+      std::int64_t count = 0;
+      for (std::int64_t r = row; r < row_end; ++r) {
+        for (std::int64_t c = column; c < column_end; ++c) {
+          const float cell = strip[static_cast<std::size_t>(r * keys + c)];
+          largest = std::max(largest, cell);
+          if (std::isinf(cell)) continue;
+          sum += cell;
+          ++count;
+        }
+      }
+      *to++ = request.mean && count > 0 ? static_cast<float>(sum / static_cast<double>(count)) : largest;
+    }
+  }
+}
+
+}  // namespace
 
 std::vector<float> tile_of(const Run& run, const TileRequest& request, const StopSignal& stop) {
   const std::shared_ptr<const AttentionRecord> record = run.record(request.place, stop);
-  const AttentionCall call = record->call(request.what == TileRequest::What::products ? AttentionRecord::Rules::plain
-                                                                                      : AttentionRecord::Rules::all);
+  const auto with =
+      request.what == TileRequest::What::products ? AttentionRecord::Rules::plain : AttentionRecord::Rules::all;
   const std::int64_t rows = request.rows(), columns = request.columns(), keys = request.key_end - request.key_begin;
   const std::int64_t heads = static_cast<std::int64_t>(request.heads.size());
   std::vector<float> result(static_cast<std::size_t>(heads * rows * columns));
@@ -744,7 +722,7 @@ std::vector<float> tile_of(const Run& run, const TileRequest& request, const Sto
     tile.key_begin = request.key_begin;
     tile.key_end = request.key_end;
     (weights ? tile.weights : tile.scores) = place;
-    attention_weights(call, {&tile, 1});
+    record->fill(with, {&tile, 1});
   };
   // Some rows at a time: a picture of a long text is made from cells that never exist together.
   const std::int64_t strip_rows = std::max<std::int64_t>(1, (1 << 20) / (keys * request.reduce)) * request.reduce;
@@ -761,28 +739,7 @@ std::vector<float> tile_of(const Run& run, const TileRequest& request, const Sto
       }
       strip.resize(static_cast<std::size_t>((end - begin) * keys));
       rebuild(head, begin, end, strip.data());
-      for (std::int64_t row = begin; row < end; row += request.reduce) {
-        for (std::int64_t column = 0; column < columns; ++column) {
-          const std::int64_t row_end = std::min(row + request.reduce, end), first = column * request.reduce,
-                             last = std::min(first + request.reduce, keys);
-          float largest = -std::numeric_limits<float>::infinity();
-          double sum = 0;
-          std::int64_t count = 0;
-          for (std::int64_t r = row; r < row_end; ++r) {
-            for (std::int64_t c = first; c < last; ++c) {
-              const float cell = strip[static_cast<std::size_t>((r - begin) * keys + c)];
-              largest = std::max(largest, cell);
-              if (std::isinf(cell)) continue;
-              sum += cell;
-              ++count;
-            }
-          }
-          to[(row - begin) / request.reduce * columns + column] =
-              !request.mean ? largest
-              : count > 0   ? static_cast<float>(sum / static_cast<double>(count))
-                            : largest;
-        }
-      }
+      reduce_strip(request, strip, end - begin, keys, to);
     }
   }
   return result;

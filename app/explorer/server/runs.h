@@ -9,28 +9,21 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "attend/attention.h"
+#include "attend/importance.h"
 #include "attend/ops.h"
 #include "attend/probe.h"
+#include "attend/subject.h"
 #include "explorer/model_input.h"
 #include "explorer/run_edits.h"
 #include "explorer/work_queue.h"
 
 namespace attend::explorer {
 
-// One attention of a model.
-struct AttentionPlace {
-  StackKind stack = StackKind::decoder;
-  int layer = 0;
-  Part part = Part::self;
-
-  auto operator<=>(const AttentionPlace&) const = default;
-};
-std::string name_of(const AttentionPlace& place);  // "decoder.3.cross"
-std::vector<AttentionPlace> attentions_of(const TransformerConfig& config);
 // ApiError 404 that lists what the model has, with the nearest name.
 AttentionPlace attention_named(const std::string& name, const LoadedModel& model);
 
@@ -48,13 +41,12 @@ struct AttentionRecord {
   std::int64_t queries() const { return query.rows(); }
   std::int64_t keys() const { return key.rows(); }
   std::int64_t bytes() const;
-  // The call again, without outputs; this record must outlive it. Plain: q.k only, without scale, rules, mask and
-  // edits; ruled: with scale and rules, without mask and edits.
+  // Fills tiles of the matrices. Plain: q.k only, without scale, rules, mask and edits; ruled: with scale and rules,
+  // without mask and edits.
   enum class Rules { plain, ruled, all };
-  AttentionCall call(Rules with = Rules::all) const;
+  void fill(Rules with, std::span<const WeightsTile> tiles) const;
 
- private:
-  friend class RecordingProbe;
+  // What attention reads.
   const Tensor& asking() const { return rotated_query.defined() ? rotated_query : query; }
   const Tensor& answering() const { return rotated_key.defined() ? rotated_key : key; }
 };
@@ -73,11 +65,11 @@ struct RowStatistics {
 class Run {
  public:
   // Runs at once. With `statistics` those of all attentions are taken on the way.
-  Run(std::shared_ptr<const LoadedModel> model, PreparedInput input, std::shared_ptr<const RunEdits> edits,
-      bool statistics, std::int64_t most_bytes, const StopSignal& stop);
+  Run(std::shared_ptr<const LoadedModel> model, Subject subject, std::shared_ptr<const RunEdits> edits, bool statistics,
+      std::int64_t most_bytes, const StopSignal& stop);
 
   const LoadedModel& model() const { return *model_; }
-  const PreparedInput& input() const { return input_; }
+  const Subject& subject() const { return subject_; }
   bool predicts() const { return states_.defined(); }          // has the model logits?
   std::int64_t predictions() const { return states_.rows(); }  // rows that have some
   // Of rows [begin, end), [rows, vocabulary]. Those of a long text are made when asked for and not kept.
@@ -99,7 +91,7 @@ class Run {
   void keep(std::shared_ptr<const AttentionRecord> record) const;
 
   std::shared_ptr<const LoadedModel> model_;
-  PreparedInput input_;
+  Subject subject_;
   std::shared_ptr<const RunEdits> edits_;
   std::int64_t most_bytes_;
   std::vector<Tensor> block_inputs_[2];  // by stack: what each block reads, before edits of that site
@@ -120,7 +112,7 @@ class RunCache {
  public:
   explicit RunCache(std::int64_t most_bytes) : most_bytes_(most_bytes) {}
   // The run of this input and these edits, computed if it is not there.
-  std::shared_ptr<const Run> get(const std::shared_ptr<const LoadedModel>& model, const PreparedInput& input,
+  std::shared_ptr<const Run> get(const std::shared_ptr<const LoadedModel>& model, const Subject& subject,
                                  const std::shared_ptr<const RunEdits>& edits, bool statistics, const StopSignal& stop);
 
  private:
@@ -134,7 +126,7 @@ class RunCache {
 };
 
 // 16 hexadecimal digits of model, ids and edits.
-std::string run_fingerprint(const LoadedModel& model, const PreparedInput& input, const RunEdits& edits);
+std::string run_fingerprint(const LoadedModel& model, const Subject& subject, const RunEdits& edits);
 
 // ---- Answers
 // ----------------------------------------------------------------------------------------------------------

@@ -176,141 +176,185 @@ WorkbenchRequest workbench_request(const Json& body, const Limits& limits) {
   return request;
 }
 
-WorkbenchResult run_workbench(const WorkbenchRequest& request, const Limits& limits) {
-  WorkbenchResult result;
-  if (request.x.defined()) {
-    const Tensor& memory = request.memory.defined() ? request.memory : request.x;
-    const char* memory_name = request.memory.defined() ? "memory" : "x";
-    need_product("x", request.x, "query_weight", request.query_weight);
-    need_product(memory_name, memory, "key_weight", request.key_weight);
-    need_product(memory_name, memory, "value_weight", request.value_weight);
-    result.query = matrix_product(request.x, request.query_weight);
-    result.key = matrix_product(memory, request.key_weight);
-    result.value = matrix_product(memory, request.value_weight);
-  } else {
+namespace {
+
+// Sizes that have been checked against each other.
+struct Sizes {
+  std::int64_t queries = 0, keys = 0, head_dim = 0, value_dim = 0;
+};
+
+// Queries, keys and values as given, or made of the rows of x.
+void project(const WorkbenchRequest& request, WorkbenchResult& result) {
+  if (!request.x.defined()) {
     result.query = request.query;
     result.key = request.key;
     result.value = request.value;
+    return;
   }
-  const std::int64_t queries = result.query.rows(), keys = result.key.rows();
+  const Tensor& memory = request.memory.defined() ? request.memory : request.x;
+  const char* memory_name = request.memory.defined() ? "memory" : "x";
+  need_product("x", request.x, "query_weight", request.query_weight);
+  need_product(memory_name, memory, "key_weight", request.key_weight);
+  need_product(memory_name, memory, "value_weight", request.value_weight);
+  result.query = matrix_product(request.x, request.query_weight);
+  result.key = matrix_product(memory, request.key_weight);
+  result.value = matrix_product(memory, request.value_weight);
+}
+
+Sizes sizes_of(const WorkbenchRequest& request, const WorkbenchResult& result, const Limits& limits) {
+  const bool made = request.x.defined();
+  Sizes sizes;
+  sizes.queries = result.query.rows();
+  sizes.keys = result.key.rows();
   if (request.heads % request.key_heads != 0)
     throw Error(ErrorKind::shape, "heads", join("is ", request.heads, " and key_heads ", request.key_heads),
                 "heads must be a multiple of key_heads");
-  const std::int64_t head_dim = head_size(request.x.defined() ? "query_weight" : "query", result.query, request.heads);
-  const std::int64_t value_dim =
-      head_size(request.x.defined() ? "value_weight" : "value", result.value, request.key_heads);
-  if (result.key.width() != request.key_heads * head_dim)
-    throw RequestError(
-        ErrorKind::shape, request.x.defined() ? "key_weight" : "key",
-        join("gives keys of ", result.key.width(), " columns for ", request.key_heads, " heads"),
-        join("it needs ", request.key_heads * head_dim, ": a key is as long as a query (", head_dim, ")"),
-        detail("key_columns", result.key.width(), request.key_heads * head_dim));
-  if (result.value.rows() != keys)
-    throw RequestError(ErrorKind::shape, "value", join("has ", result.value.rows(), " rows and key ", keys),
-                       "give every key a value", detail("value_rows", result.value.rows(), keys));
-  if (request.heads * queries * keys > limits.cells)
-    throw over_limit("attention", "heads x queries x keys", request.heads * queries * keys, limits.cells);
+  sizes.head_dim = head_size(made ? "query_weight" : "query", result.query, request.heads);
+  sizes.value_dim = head_size(made ? "value_weight" : "value", result.value, request.key_heads);
+  const std::int64_t key_columns = request.key_heads * sizes.head_dim;
+  if (result.key.width() != key_columns)
+    throw RequestError(ErrorKind::shape, made ? "key_weight" : "key",
+                       join("gives keys of ", result.key.width(), " columns for ", request.key_heads, " heads"),
+                       join("it needs ", key_columns, ": a key is as long as a query (", sizes.head_dim, ")"),
+                       detail("key_columns", result.key.width(), key_columns));
+  if (result.value.rows() != sizes.keys)
+    throw RequestError(ErrorKind::shape, "value", join("has ", result.value.rows(), " rows and key ", sizes.keys),
+                       "give every key a value", detail("value_rows", result.value.rows(), sizes.keys));
+  const std::int64_t cells = request.heads * sizes.queries * sizes.keys;
+  if (cells > limits.cells) throw over_limit("attention", "heads x queries x keys", cells, limits.cells);
+  return sizes;
+}
 
-  Tensor query = result.query, key = result.key;
-  if (request.rotary) {
-    if (head_dim % 2 != 0)
-      throw RequestError(ErrorKind::shape, "positions", join("turn pairs of numbers, and a head has ", head_dim),
-                         "use an even size of a head", detail("odd_head", head_dim));
-    const auto turn = [&](const Tensor& x, std::int64_t heads, std::int64_t first) {
-      std::vector<std::int32_t> positions;
-      for (std::int64_t row = 0; row < x.rows(); ++row) positions.push_back(static_cast<std::int32_t>(first + row));
-      return rotate_heads(x.clone(), heads, head_dim, request.pairing,
-                          rotation_for(first + x.rows(), head_dim, request.base), positions);
-    };
-    query = result.rotated_query = turn(query, request.heads, request.first_query);
-    key = result.rotated_key = turn(key, request.key_heads, request.first_key);
-  }
+void rotate(const WorkbenchRequest& request, const Sizes& sizes, WorkbenchResult& result) {
+  if (sizes.head_dim % 2 != 0)
+    throw RequestError(ErrorKind::shape, "positions", join("turn pairs of numbers, and a head has ", sizes.head_dim),
+                       "use an even size of a head", detail("odd_head", sizes.head_dim));
+  const auto turn = [&](const Tensor& x, std::int64_t heads, std::int64_t first) {
+    std::vector<std::int32_t> positions;
+    for (std::int64_t row = 0; row < x.rows(); ++row) positions.push_back(static_cast<std::int32_t>(first + row));
+    return rotate_heads(x.clone(), heads, sizes.head_dim, request.pairing,
+                        rotation_for(first + x.rows(), sizes.head_dim, request.base), positions);
+  };
+  result.rotated_query = turn(result.query, request.heads, request.first_query);
+  result.rotated_key = turn(result.key, request.key_heads, request.first_key);
+}
 
-  // The matrices of every head with more and more of the rules.
+// The rules point into the request.
+Mask mask_of(const WorkbenchRequest& request, const Sizes& sizes) {
   Mask mask;
   if (request.causal) mask.emplace_back(CausalRule{});
   for (const WindowRule& window : request.windows) mask.emplace_back(window);
   for (const std::int64_t& length : request.lengths) mask.emplace_back(KeyLengthsRule{std::span(&length, 1)});
   for (const std::int64_t& length : request.prefixes) mask.emplace_back(PrefixRule{std::span(&length, 1)});
   for (std::size_t i = 0; i < request.allowed.size(); ++i) {
-    if (!(request.allowed_shapes[i] == Shape{queries, keys}))
-      throw RequestError(
-          ErrorKind::shape, "mask",
-          join("allowed is ", request.allowed_shapes[i], " for ", queries, " queries and ", keys, " keys"), "",
-          detail("mask_shape", std::vector<std::int64_t>{request.allowed_shapes[i][0], request.allowed_shapes[i][1]},
-                 std::vector<std::int64_t>{queries, keys}));
-    mask.emplace_back(DenseRule{request.allowed[i].data(), 0, 0, keys, 1});
+    const Shape& shape = request.allowed_shapes[i];
+    if (!(shape == Shape{sizes.queries, sizes.keys}))
+      throw RequestError(ErrorKind::shape, "mask",
+                         join("allowed is ", shape, " for ", sizes.queries, " queries and ", sizes.keys, " keys"), "",
+                         detail("mask_shape", std::vector<std::int64_t>{shape[0], shape[1]},
+                                std::vector<std::int64_t>{sizes.queries, sizes.keys}));
+    mask.emplace_back(DenseRule{request.allowed[i].data(), 0, 0, sizes.keys, 1});
   }
+  return mask;
+}
+
+std::vector<ScoreEdit> edits_of(const WorkbenchRequest& request, const Sizes& sizes) {
+  const auto check = [](const char* name, std::int64_t index, std::int64_t size) {
+    if (index >= size)
+      throw RequestError(ErrorKind::argument, "edits", join("name ", name, ' ', index),
+                         join("there are ", name, "s 0 to ", size - 1, ", and -1 for all"),
+                         detail("range", index, std::vector<std::int64_t>{-1, size - 1}));
+  };
   std::vector<ScoreEdit> edits = request.edits;
   for (ScoreEdit& edit : edits) {
-    const auto check = [](const char* name, std::int64_t index, std::int64_t size) {
-      if (index >= size)
-        throw RequestError(ErrorKind::argument, "edits", join("name ", name, ' ', index),
-                           join("there are ", name, "s 0 to ", size - 1, ", and -1 for all"),
-                           detail("range", index, std::vector<std::int64_t>{-1, size - 1}));
-    };
     check("head", edit.head, request.heads);
-    check("query", edit.query, queries);
-    check("key", edit.key, keys);
+    check("query", edit.query, sizes.queries);
+    check("key", edit.key, sizes.keys);
     // The engine names rows by their positions.
     if (edit.query >= 0) edit.query += request.first_query;
     if (edit.key >= 0) edit.key += request.first_key;
   }
-  for (const auto& [name, tensor] :
-       {std::pair("q", result.query), std::pair("k", result.key), std::pair("v", result.value)})
-    check_finite(name, tensor);
-  const float scale = request.scale != 0 ? request.scale : 1 / std::sqrt(static_cast<float>(head_dim));
-  result.scale = scale;
-  Tensor log_sum_exp;
-  const auto ask = [&](float with_scale, bool with_mask, bool with_edits, Tensor WorkbenchHead::*scores,
-                       Tensor WorkbenchHead::*weights) {
-    AttentionInput input;
-    input.query_heads = request.heads;
-    input.key_heads = request.key_heads;
-    input.scale = with_scale;
-    AttentionItem item;
-    item.queries = queries;
-    item.keys = keys;
-    item.query_position = request.first_query;
-    item.key_position = request.first_key;
-    input.items = {item};
-    if (with_mask) input.mask = mask;
-    if (with_edits) input.edits = edits;
-    for (std::int64_t head = 0; head < request.heads; ++head) {
-      WorkbenchHead& place = result.heads[static_cast<std::size_t>(head)];
-      MatrixRequest matrix;
-      matrix.head = head;
-      place.*scores = Tensor::zeros({queries, keys});
-      matrix.scores = (place.*scores).data();
-      if (weights) {
-        place.*weights = Tensor::zeros({queries, keys});
-        matrix.weights = (place.*weights).data();
-      }
-      input.matrices.push_back(matrix);
+  return edits;
+}
+
+// Runs the attention, and keeps of every head the scores and, where asked, the weights.
+Tensor attend_heads(const AttentionInput& rules, Tensor WorkbenchHead::*scores, Tensor WorkbenchHead::*weights,
+                    WorkbenchResult& result, Tensor& log_sum_exp) {
+  const Tensor& query = result.rotated_query.defined() ? result.rotated_query : result.query;
+  const Tensor& key = result.rotated_key.defined() ? result.rotated_key : result.key;
+  AttentionInput input = rules;
+  for (std::size_t head = 0; head < result.heads.size(); ++head) {
+    WorkbenchHead& place = result.heads[head];
+    MatrixRequest matrix;
+    matrix.head = static_cast<std::int64_t>(head);
+    place.*scores = Tensor::zeros({query.rows(), key.rows()});
+    matrix.scores = (place.*scores).data();
+    if (weights) {
+      place.*weights = Tensor::zeros({query.rows(), key.rows()});
+      matrix.weights = (place.*weights).data();
     }
-    return attention(query, key, result.value, input, &log_sum_exp);
-  };
+    input.matrices.push_back(matrix);
+  }
+  return attention(query, key, result.value, input, &log_sum_exp);
+}
+
+// Entropies of the rows of weights, in nats.
+Tensor entropies_of(const Tensor& weights) {
+  Tensor entropies = Tensor::zeros({weights.rows()});
+  for (std::int64_t row = 0; row < weights.rows(); ++row) {
+    double entropy = 0;
+    for (std::int64_t column = 0; column < weights.width(); ++column) {
+      const double weight = weights.at(row, column);
+      if (weight > 0) entropy -= weight * std::log(weight);
+    }
+    entropies.data()[row] = static_cast<float>(entropy);
+  }
+  return entropies;
+}
+
+}  // namespace
+
+WorkbenchResult run_workbench(const WorkbenchRequest& request, const Limits& limits) {
+  WorkbenchResult result;
+  project(request, result);
+  const Sizes sizes = sizes_of(request, result, limits);
+  if (request.rotary) rotate(request, sizes, result);
+  const Mask mask = mask_of(request, sizes);
+  const std::vector<ScoreEdit> edits = edits_of(request, sizes);
+  check_finite("q", result.query);
+  check_finite("k", result.key);
+  check_finite("v", result.value);
+  result.scale = request.scale != 0 ? request.scale : 1 / std::sqrt(static_cast<float>(sizes.head_dim));
   result.heads.resize(static_cast<std::size_t>(request.heads));
-  ask(1, false, false, &WorkbenchHead::products, nullptr);
+
+  // The matrices of every head with more and more of the rules.
+  AttentionInput input;
+  input.query_heads = request.heads;
+  input.key_heads = request.key_heads;
+  AttentionItem item;
+  item.queries = sizes.queries;
+  item.keys = sizes.keys;
+  item.query_position = request.first_query;
+  item.key_position = request.first_key;
+  input.items = {item};
+  input.scale = 1;
+  Tensor log_sum_exp;
+  attend_heads(input, &WorkbenchHead::products, nullptr, result, log_sum_exp);
   for (const WorkbenchHead& head : result.heads) check_finite("products", head.products);
-  ask(scale, false, false, &WorkbenchHead::scaled, nullptr);
+  input.scale = result.scale;
+  attend_heads(input, &WorkbenchHead::scaled, nullptr, result, log_sum_exp);
   for (const WorkbenchHead& head : result.heads) check_finite("scaled", head.scaled);
-  ask(scale, true, false, &WorkbenchHead::masked, nullptr);
-  result.concatenated = ask(scale, true, true, &WorkbenchHead::scores, &WorkbenchHead::weights);
+  input.mask = mask;
+  attend_heads(input, &WorkbenchHead::masked, nullptr, result, log_sum_exp);
+  input.edits = edits;
+  result.concatenated = attend_heads(input, &WorkbenchHead::scores, &WorkbenchHead::weights, result, log_sum_exp);
   check_finite("output", result.concatenated);
+
   for (std::int64_t head = 0; head < request.heads; ++head) {
     WorkbenchHead& place = result.heads[static_cast<std::size_t>(head)];
-    place.output = head_columns(result.concatenated, head, value_dim);
-    place.log_sum_exp = head_columns(log_sum_exp, head, 1).reshaped({queries});
-    place.entropy = Tensor::zeros({queries});
-    for (std::int64_t row = 0; row < queries; ++row) {
-      double entropy = 0;
-      for (std::int64_t column = 0; column < keys; ++column) {
-        const double weight = place.weights.at(row, column);
-        if (weight > 0) entropy -= weight * std::log(weight);
-      }
-      place.entropy.data()[row] = static_cast<float>(entropy);
-    }
+    place.output = head_columns(result.concatenated, head, sizes.value_dim);
+    place.log_sum_exp = head_columns(log_sum_exp, head, 1).reshaped({sizes.queries});
+    place.entropy = entropies_of(place.weights);
   }
   if (request.output_weight.defined()) {
     need_product("the joined heads", result.concatenated, "output_weight", request.output_weight);

@@ -7,6 +7,7 @@
 
 #include "attend/edits.h"
 #include "attend/error.h"
+#include "attend/importance.h"
 #include "attend/ops.h"
 #include "attend/tape.h"
 #include "core/hash.h"
@@ -68,12 +69,6 @@ void add_score_edits(const Edit& edit, const PlacedEdit& placed, ScoreList& list
         }
 }
 
-// What turns the heads of an attention into its output.
-struct OutputWeights {
-  Tensor weight;  // [width, heads * dim]
-  Tensor bias;    // undefined where there is none
-};
-
 // A row of noise that depends on nothing but its place.
 void draw_noise(const Edit& edit, const Site& site, std::int64_t item, std::int64_t position, float* row,
                 std::int64_t width) {
@@ -93,7 +88,6 @@ struct EditProbe::Parts {
   EditSources sources;
   std::map<Site, std::vector<PlacedEdit>> rows;  // edits of rows, in order
   std::map<AttentionPlace, ScoreList> scores;
-  std::map<AttentionPlace, OutputWeights> outputs;  // where what heads write is edited
   std::vector<std::int64_t> counts;
   double head_parts_difference = 0;
   std::int64_t head_parts_checked = 0;
@@ -184,34 +178,10 @@ struct EditProbe::Parts {
   void check_heads(const Site& site, const Tensor& projected) {
     const auto found = head_outputs.find({site.stack, site.layer, site.part});
     if (found == head_outputs.end()) return;
-    const NoGradientScope no_gradients;
     const Tensor written = std::move(found->second);
     head_outputs.erase(found);
-    const OutputWeights& output = outputs.at({site.stack, site.layer, site.part});
-    const std::int64_t heads = model->config().heads, dim = model->config().head_width(), width = projected.width();
-    double difference = 0, largest = 0;
-    for (std::int64_t begin = 0; begin < projected.rows(); begin += checked_rows) {
-      const std::int64_t count = std::min(checked_rows, projected.rows() - begin);
-      std::vector<double> sums(static_cast<std::size_t>(count * width));
-      for (std::size_t i = 0; i < sums.size() && output.bias.defined(); ++i)
-        sums[i] = static_cast<double>(output.bias.data()[i % static_cast<std::size_t>(width)]);
-      for (std::int64_t head = 0; head < heads; ++head) {
-        const Tensor part = matrix_product(written.row_range(begin, count).columns(head * dim, dim),
-                                           output.weight.columns(head * dim, dim), true);
-        for (std::int64_t row = 0; row < count; ++row)
-          for (std::int64_t column = 0; column < width; ++column)
-            sums[static_cast<std::size_t>(row * width + column)] += static_cast<double>(part.row(row)[column]);
-      }
-      for (std::int64_t row = 0; row < count; ++row)
-        for (std::int64_t column = 0; column < width; ++column) {
-          const double sum = sums[static_cast<std::size_t>(row * width + column)],
-                       value = static_cast<double>(projected.row(begin + row)[column]);
-          if (!std::isfinite(sum) && !std::isfinite(value)) continue;
-          difference = std::max(
-              difference, std::isnan(sum - value) ? std::numeric_limits<double>::infinity() : std::abs(sum - value));
-          largest = std::max(largest, std::abs(value));
-        }
-    }
+    const auto [difference, largest] =
+        attend::head_parts_difference(*model, site.stack, site.layer, site.part, written, projected);
     const double relative = difference == 0 ? 0 : difference / std::max(largest, 1e-30);
     head_parts_difference = std::max(head_parts_difference, relative);
     ++head_parts_checked;
@@ -235,12 +205,6 @@ EditProbe::EditProbe(const Model& model, const Edits& edits, EditSources sources
       add_score_edits(edits.list()[each.edit], each,
                       parts_->scores[{each.site.stack, each.site.layer, each.site.part}]);
     else parts_->rows[each.site].push_back(each);
-    if (each.site.point != Point::head_output) continue;
-    const std::string output = output_name(each.site.stack, each.site.layer, each.site.part);
-    const Parameter *weight = find_parameter(model, output + ".weight"),
-                    *bias = find_parameter(model, output + ".bias");
-    parts_->outputs[{each.site.stack, each.site.layer, each.site.part}] = {weight->value,
-                                                                           bias ? bias->value : Tensor()};
   }
 }
 
@@ -297,26 +261,76 @@ void EditProbe::scores_edited(StackKind stack, int layer, Part part, std::span<c
 
 // ---- Head parts -----------------------------------------------------------------------------------------------------
 
-Tensor head_parts(const Model& model, StackKind stack, int layer, Part part, const Tensor& head_output) {
-  const TransformerConfig& config = model.config();
-  const std::string name = output_name(stack, layer, part) + ".weight";
-  const Parameter* const weight = find_parameter(model, name);
+namespace {
+
+// W_O of an attention, [width, heads * dim]; refuses a head_output that does not fit it.
+const Tensor& output_weight(const Model& model, const std::string& output, const Tensor& head_output,
+                            const char* operation) {
+  const Parameter* const weight = find_parameter(model, output + ".weight");
   if (weight == nullptr)
-    throw Error(ErrorKind::argument, "head_parts", join("the model has no parameter '", name, "'"),
+    throw Error(ErrorKind::argument, operation, join("the model has no parameter '", output, ".weight'"),
                 "name an attention: part self or cross of a layer it has");
-  const std::int64_t dim = config.head_width(), rows = head_output.rows();
-  if (head_output.width() != config.heads * dim)
-    throw Error(ErrorKind::shape, "head_parts", join("head_output is ", head_output.shape()),
-                join("its rows must have ", config.heads * dim, " numbers"));
+  if (head_output.width() != weight->value.width())
+    throw Error(ErrorKind::shape, operation, join("head_output is ", head_output.shape()),
+                join("its rows must have ", weight->value.width(), " numbers"));
+  return weight->value;
+}
+
+Tensor part_of_head(const Tensor& weight, const Tensor& rows, std::int64_t head, std::int64_t dim) {
+  return matrix_product(rows.columns(head * dim, dim), weight.columns(head * dim, dim), true);
+}
+
+}  // namespace
+
+Tensor head_parts(const Model& model, StackKind stack, int layer, Part part, const Tensor& head_output) {
+  const Tensor& weight = output_weight(model, output_name(stack, layer, part), head_output, "head_parts");
+  const TransformerConfig& config = model.config();
+  const std::int64_t rows = head_output.rows();
   const NoGradientScope no_gradients;
   Tensor parts = Tensor::empty({rows, config.heads, config.width});
   for (std::int64_t head = 0; head < config.heads; ++head) {
-    const Tensor part_of_head =
-        matrix_product(head_output.columns(head * dim, dim), weight->value.columns(head * dim, dim), true);
+    const Tensor of_head = part_of_head(weight, head_output, head, config.head_width());
     for (std::int64_t row = 0; row < rows; ++row)
-      std::copy_n(part_of_head.row(row), config.width, parts.row(row * config.heads + head));
+      std::copy_n(of_head.row(row), config.width, parts.row(row * config.heads + head));
   }
   return parts;
+}
+
+HeadPartsDifference head_parts_difference(const Model& model, StackKind stack, int layer, Part part,
+                                          const Tensor& head_output, const Tensor& projected) {
+  const std::string output = output_name(stack, layer, part);
+  const Tensor& weight = output_weight(model, output, head_output, "head_parts_difference");
+  const Parameter* const bias = find_parameter(model, output + ".bias");
+  const std::int64_t heads = model.config().heads, dim = model.config().head_width(), width = weight.rows();
+  if (projected.rows() != head_output.rows() || projected.width() != width)
+    throw Error(ErrorKind::shape, "head_parts_difference", join("the attention output is ", projected.shape()),
+                join("it must be [", head_output.rows(), ", ", width, "]"));
+  const NoGradientScope no_gradients;
+  HeadPartsDifference result;
+  for (std::int64_t begin = 0; begin < projected.rows(); begin += checked_rows) {
+    const std::int64_t count = std::min(checked_rows, projected.rows() - begin);
+    std::vector<double> sums(static_cast<std::size_t>(count * width));
+    for (std::size_t i = 0; i < sums.size() && bias != nullptr; ++i)
+      sums[i] = static_cast<double>(bias->value.data()[i % static_cast<std::size_t>(width)]);
+    const Tensor rows = head_output.row_range(begin, count);
+    for (std::int64_t head = 0; head < heads; ++head) {
+      const Tensor of_head = part_of_head(weight, rows, head, dim);
+      for (std::int64_t row = 0; row < count; ++row)
+        for (std::int64_t column = 0; column < width; ++column)
+          sums[static_cast<std::size_t>(row * width + column)] += static_cast<double>(of_head.row(row)[column]);
+    }
+    for (std::int64_t row = 0; row < count; ++row)
+      for (std::int64_t column = 0; column < width; ++column) {
+        const double sum = sums[static_cast<std::size_t>(row * width + column)],
+                     value = static_cast<double>(projected.row(begin + row)[column]);
+        if (!std::isfinite(sum) && !std::isfinite(value)) continue;
+        const double difference =
+            std::isnan(sum - value) ? std::numeric_limits<double>::infinity() : std::abs(sum - value);
+        result.difference = std::max(result.difference, difference);
+        result.largest_output = std::max(result.largest_output, std::abs(value));
+      }
+  }
+  return result;
 }
 
 }  // namespace attend

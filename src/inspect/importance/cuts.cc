@@ -500,7 +500,7 @@ std::vector<HeadEffect> head_effects(const Model& model, const ModelInput& input
   for (const HeadEffect& effect : effects)
     for (const Part part : parts_of(effect.place)) {
       if (part == Part::feed_forward) feed_forwards.emplace_back(effect.place.stack, effect.place.layer);
-      else attentions.emplace_back(effect.place.stack, effect.place.layer, part);
+      else attentions.push_back({effect.place.stack, effect.place.layer, part});
     }
   const GradientRun run = run_with_gradient(model, input, target, attentions, feed_forwards, "head_effects");
   const std::int64_t width = model.config().head_width();

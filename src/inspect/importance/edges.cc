@@ -150,8 +150,7 @@ class Largest {
 };
 
 const Tensor& output_weight(const Model& model, const AttentionPlace& place) {
-  const auto& [stack, layer, part] = place;
-  const std::string name = name_of(HeadPlace{stack, layer, part, -1}) + ".output.weight";
+  const std::string name = name_of(place) + ".output.weight";
   if (const Parameter* const weight = find_parameter(model, name)) return weight->value;
   throw Error(ErrorKind::argument, "edge_effects", join("the model has no parameter ", name),
               "name an attention that it has");
@@ -168,7 +167,7 @@ class AttentionEdges {
  public:
   AttentionEdges(const Model& model, const AttentionPlace& place, const AttentionTrace& trace,
                  std::vector<HeadPlace> heads, const EdgeOptions& options)
-      : rules_(model.attention_rules(std::get<0>(place), std::get<2>(place))),
+      : rules_(model.attention_rules(place.stack, place.part)),
         trace_(trace),
         heads_(std::move(heads)),
         options_(options),
@@ -424,7 +423,7 @@ EdgeReport edge_effects(const Model& model, const ModelInput& input, const std::
     const auto ids = static_cast<std::int64_t>(input.ids.size());
     double bytes = 0;
     for (const auto& [place, of] : by_place) {
-      const bool encoder = std::get<0>(place) == StackKind::encoder, cross = std::get<2>(place) == Part::cross;
+      const bool encoder = place.stack == StackKind::encoder, cross = place.part == Part::cross;
       const double cells =
           static_cast<double>(encoder ? source : ids) * static_cast<double>(encoder || cross ? source : ids);
       bytes +=

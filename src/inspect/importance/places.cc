@@ -10,25 +10,14 @@
 namespace attend {
 namespace {
 
-// "decoder.3.cross" from the name of one of its sites.
-std::string name_of_part(StackKind stack, int layer, Part part) {
-  const std::string site =
-      attend::name_of(Site{stack, layer, part, part == Part::block ? Point::input : Point::normed});
-  return site.substr(0, site.rfind('.'));
-}
-
 std::vector<HeadPlace> parts_of(const Model& model, bool attention_only) {
   std::vector<HeadPlace> places;
-  const TransformerConfig& config = model.config();
-  for (const StackKind stack : {StackKind::encoder, StackKind::decoder}) {
-    const std::optional<StackConfig>& has = stack == StackKind::encoder ? config.encoder : config.decoder;
-    for (int layer = 0; has && layer < static_cast<int>(has->layers); ++layer) {
-      places.push_back({stack, layer, Part::self, -1});
-      if (stack == StackKind::decoder && config.encoder) places.push_back({stack, layer, Part::cross, -1});
-      if (attention_only) continue;
-      places.push_back({stack, layer, Part::feed_forward, -1});
-      places.push_back({stack, layer, Part::block, -1});
-    }
+  for (const AttentionPlace& place : attentions_of(model.config())) {
+    places.push_back({place.stack, place.layer, place.part, -1});
+    const bool last = place.part == Part::cross || place.stack == StackKind::encoder || !model.config().encoder;
+    if (attention_only || !last) continue;
+    places.push_back({place.stack, place.layer, Part::feed_forward, -1});
+    places.push_back({place.stack, place.layer, Part::block, -1});
   }
   return places;
 }
@@ -43,8 +32,26 @@ std::vector<std::string> names_of(const Model& model, bool attention_only) {
 }  // namespace
 
 std::string name_of(const HeadPlace& place) {
-  const std::string part = name_of_part(place.stack, place.layer, place.part);
+  const Point any = place.part == Part::block ? Point::input : Point::normed;
+  const std::string site = name_of(Site{place.stack, place.layer, place.part, any});
+  const std::string part = site.substr(0, site.rfind('.'));
   return place.head < 0 ? part : join(part, '.', place.head);
+}
+
+std::string name_of(const AttentionPlace& place) {
+  return name_of(HeadPlace{place.stack, place.layer, place.part, -1});
+}
+
+std::vector<AttentionPlace> attentions_of(const TransformerConfig& config) {
+  std::vector<AttentionPlace> places;
+  for (const StackKind stack : {StackKind::encoder, StackKind::decoder}) {
+    const std::optional<StackConfig>& has = stack == StackKind::encoder ? config.encoder : config.decoder;
+    for (int layer = 0; has && layer < static_cast<int>(has->layers); ++layer) {
+      places.push_back({stack, layer, Part::self});
+      if (stack == StackKind::decoder && config.encoder) places.push_back({stack, layer, Part::cross});
+    }
+  }
+  return places;
 }
 
 std::string name_of(const Edge& edge) { return join(name_of(edge.head), " (", edge.query, ", ", edge.key, ")"); }
