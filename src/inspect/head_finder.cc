@@ -500,8 +500,9 @@ std::array<double, behaviour_count> values_of(HeadSums& sums) {
 
 }  // namespace
 
-HeadReport find_heads(const Model& model, const HeadItems& items, const HeadOptions& options) {
-  const TransformerConfig& config = model.config();
+namespace {
+
+void check_options(const TransformerConfig& config, const HeadOptions& options) {
   if (config.encoder && config.encoder->vocabulary == 0)
     throw Error(ErrorKind::argument, "heads", "the encoder reads features, not tokens", "use a model of text");
   check_size(options.source, config.encoder, "encoder");
@@ -512,97 +513,143 @@ HeadReport find_heads(const Model& model, const HeadItems& items, const HeadOpti
                      options.copying_tokens, " tokens for copying"),
                 "use 1 or more, 0 or more for tokens");
   check(options.link);
+}
+
+// Reads a corpus window by window and sums up what heads do.
+class CorpusReader {
+ public:
+  CorpusReader(const Model& model, const HeadItems& items, const HeadOptions& options, bool shared, HeadReport& report)
+      : model_(model),
+        items_(items),
+        options_(options),
+        shared_(shared),
+        report_(report),
+        heads_(report.sketches.size()),
+        most_items_(std::clamp(window_sums / (heads_ * sizeof(HeadSums)), std::size_t{1}, window_items)),
+        sums_(heads_),
+        reader_(model, options, report.sketches) {
+    run_.probe = &reader_;
+  }
+
+  void read_all() {
+    for (std::vector<Held> window = next_window(); !window.empty(); window = next_window()) {
+      for (const auto& batch : batches_of(window, options_.batch_size)) run_batch(window, batch);
+      for (Held& held : window) add(held);
+      if (options_.progress) options_.progress({report_.items, report_.source_tokens + report_.target_tokens});
+    }
+    if (report_.items == 0)
+      throw Error(ErrorKind::argument, "heads", "there are no items", "give a corpus, or repeated_items()");
+    report_.corpus = hexadecimal(print_.value());
+  }
+  std::vector<HeadSums>& sums() { return sums_; }
+
+ private:
+  // Empty at the end.
+  std::vector<Held> next_window() {
+    std::vector<Held> window;
+    std::int64_t tokens = 0;
+    while (!ended_ && window.size() < most_items_ && tokens < window_tokens) {
+      Held held;
+      if (!items_(held.item)) {
+        ended_ = true;
+        break;
+      }
+      held.number = ++report_.items;
+      check_item(model_.config(), held.item, held.number);
+      add_ids(print_, held.item.source);
+      add_ids(print_, held.item.target);
+      const auto source = static_cast<std::int64_t>(held.item.source.size()),
+                 target = static_cast<std::int64_t>(held.item.target.size());
+      report_.source_tokens += source;
+      report_.target_tokens += target;
+      tokens += source + target;
+      prepare(held, model_.config(), options_, shared_);
+      window.push_back(std::move(held));
+    }
+    return window;
+  }
+
+  void run_batch(std::vector<Held>& window, const std::vector<std::int64_t>& batch) {
+    if (options_.cancelled && options_.cancelled())
+      throw Error(ErrorKind::cancelled, "heads", "the caller asked to stop");
+    const TransformerConfig& config = model_.config();
+    TokenBatch sources, targets;
+    std::vector<Held*> members;
+    for (const std::int64_t i : batch) {
+      Held& held = window[static_cast<std::size_t>(i)];
+      held.heads.resize(heads_);
+      members.push_back(&held);
+      if (config.encoder) sources.append(held.item.source);
+      if (config.decoder) targets.append(held.item.target);
+    }
+    reader_.expect(std::move(members));
+    States memory;
+    if (config.encoder) memory = model_.encode(sources, run_);
+    if (config.decoder) model_.decode(targets, config.encoder ? &memory : nullptr, run_);
+  }
+
+  void add(Held& held) {
+    if (held.item.words && held.item.words->mirrors) {
+      if (previous_.empty())
+        throw Error(ErrorKind::argument, join("item ", held.number), "mirrors the item before, which has no words",
+                    "put the pair before its mirror");
+      compare_mirrors(previous_, held.heads);
+    }
+    for (std::size_t head = 0; head < heads_; ++head) sums_[head].add(held.heads[head]);
+    previous_.clear();
+    if (held.item.words) previous_ = std::move(held.heads);
+  }
+
+  const Model& model_;
+  const HeadItems& items_;
+  const HeadOptions& options_;
+  const bool shared_;
+  HeadReport& report_;
+  const std::size_t heads_, most_items_;
+  std::vector<HeadSums> sums_, previous_;
+  HeadReader reader_;
+  RunOptions run_;
+  ByteHash print_;
+  bool ended_ = false;
+};
+
+// Copying, of tokens that are text.
+void add_copying(const Model& model, const HeadOptions& options, bool shared, HeadReport& report) {
+  CopyingOptions copying;
+  copying.tokens = options.copying_tokens;
+  copying.shared_vocabulary = shared;
+  copying.cancelled = options.cancelled;
+  const Tokenizer* tokenizer = model.config().decoder ? options.target : options.source;
+  for (std::int32_t id = 0; tokenizer && id < tokenizer->size(); ++id) {
+    const std::string_view bytes = tokenizer->bytes(id);
+    if (!tokenizer->is_control(id) && id != tokenizer->specials().unknown &&
+        find_invalid_utf8(bytes) == std::string_view::npos)
+      copying.only.push_back(id);
+  }
+  const std::vector<Copying> found = copying_through_values(model, copying);
+  for (std::size_t head = 0; head < found.size(); ++head) {
+    report.heads[head].values[static_cast<std::size_t>(Behaviour::copying)] = found[head].share;
+    report.heads[head].values[static_cast<std::size_t>(Behaviour::copying_eigenvalues)] = found[head].eigenvalues;
+  }
+}
+
+}  // namespace
+
+HeadReport find_heads(const Model& model, const HeadItems& items, const HeadOptions& options) {
+  const TransformerConfig& config = model.config();
+  check_options(config, options);
   const bool shared = config.shared_embeddings || (options.source && options.target &&
                                                    options.source->fingerprint() == options.target->fingerprint());
-  const auto check_cancelled = [&] {
-    if (options.cancelled && options.cancelled())
-      throw Error(ErrorKind::cancelled, "heads", "the caller asked to stop");
-  };
-
+  const NoGradientScope no_gradients;
   HeadReport report;
   report.model = fingerprint(model);
   const std::vector<HeadPlace> heads = heads_of(model);
   report.sketches.assign(heads.size(), std::vector<std::int64_t>(sketch_size));
-  std::vector<HeadSums> sums(heads.size()), previous;
-  HeadReader reader(model, options, report.sketches);
-  RunOptions run;
-  run.probe = &reader;
-  ByteHash print;
-  const NoGradientScope no_gradients;
-  const std::size_t most_items =
-      std::clamp(window_sums / (heads.size() * sizeof(HeadSums)), std::size_t{1}, window_items);
-  for (bool more = true; more;) {
-    std::vector<Held> window;
-    std::int64_t tokens = 0;
-    while (window.size() < most_items && tokens < window_tokens) {
-      Held held;
-      if (!items(held.item)) {
-        more = false;
-        break;
-      }
-      held.number = ++report.items;
-      check_item(config, held.item, held.number);
-      add_ids(print, held.item.source);
-      add_ids(print, held.item.target);
-      report.source_tokens += static_cast<std::int64_t>(held.item.source.size());
-      report.target_tokens += static_cast<std::int64_t>(held.item.target.size());
-      tokens += static_cast<std::int64_t>(held.item.source.size() + held.item.target.size());
-      prepare(held, config, options, shared);
-      window.push_back(std::move(held));
-    }
-    for (const auto& batch : batches_of(window, options.batch_size)) {
-      check_cancelled();
-      TokenBatch sources, targets;
-      std::vector<Held*> members;
-      for (const std::int64_t i : batch) {
-        Held& held = window[static_cast<std::size_t>(i)];
-        held.heads.resize(heads.size());
-        members.push_back(&held);
-        if (config.encoder) sources.append(held.item.source);
-        if (config.decoder) targets.append(held.item.target);
-      }
-      reader.expect(std::move(members));
-      States memory;
-      if (config.encoder) memory = model.encode(sources, run);
-      if (config.decoder) model.decode(targets, config.encoder ? &memory : nullptr, run);
-    }
-    for (Held& held : window) {
-      if (held.item.words && held.item.words->mirrors) {
-        if (previous.empty())
-          throw Error(ErrorKind::argument, join("item ", held.number), "mirrors the item before, which has no words",
-                      "put the pair before its mirror");
-        compare_mirrors(previous, held.heads);
-      }
-      for (std::size_t head = 0; head < heads.size(); ++head) sums[head].add(held.heads[head]);
-      previous.clear();
-      if (held.item.words) previous = std::move(held.heads);
-    }
-    if (options.progress && !window.empty())
-      options.progress({report.items, report.source_tokens + report.target_tokens});
-  }
-  if (report.items == 0)
-    throw Error(ErrorKind::argument, "heads", "there are no items", "give a corpus, or repeated_items()");
-  report.corpus = hexadecimal(print.value());
-  for (std::size_t head = 0; head < heads.size(); ++head) report.heads.push_back({heads[head], values_of(sums[head])});
-
-  if (options.copying) {
-    CopyingOptions copying;
-    copying.tokens = options.copying_tokens;
-    copying.shared_vocabulary = shared;
-    copying.cancelled = options.cancelled;
-    const Tokenizer* tokenizer = config.decoder ? options.target : options.source;
-    for (std::int32_t id = 0; tokenizer && id < tokenizer->size(); ++id) {
-      const std::string_view bytes = tokenizer->bytes(id);
-      if (!tokenizer->is_control(id) && id != tokenizer->specials().unknown &&
-          find_invalid_utf8(bytes) == std::string_view::npos)
-        copying.only.push_back(id);
-    }
-    const std::vector<Copying> found = copying_through_values(model, copying);
-    for (std::size_t head = 0; head < heads.size(); ++head) {
-      report.heads[head].values[static_cast<std::size_t>(Behaviour::copying)] = found[head].share;
-      report.heads[head].values[static_cast<std::size_t>(Behaviour::copying_eigenvalues)] = found[head].eigenvalues;
-    }
-  }
+  CorpusReader corpus(model, items, options, shared, report);
+  corpus.read_all();
+  for (std::size_t head = 0; head < heads.size(); ++head)
+    report.heads.push_back({heads[head], values_of(corpus.sums()[head])});
+  if (options.copying) add_copying(model, options, shared, report);
   return report;
 }
 

@@ -1,6 +1,7 @@
 #include "attend/words.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -288,106 +289,136 @@ std::vector<TokenGroup> group(std::span<const Piece> pieces, GroupBy by) {
   return groups_at(pieces, begins);
 }
 
-std::vector<TokenGroup> group_by_segmentation(std::span<const Piece> pieces, std::string_view line,
-                                              Normalisation normalisation) {
-  const std::string text = normalise(line, normalisation);
-  struct Written {  // a character of the line that is not white space
+namespace {
+
+constexpr const char* segmentation_advice = "put blanks between the words of the text and change nothing else";
+
+// The characters of a segmented line that are not white space, each with its word; read from left to right.
+class SegmentedLine {
+ public:
+  explicit SegmentedLine(std::string_view text) {
+    bool in_word = false;
+    for (const char32_t character : characters_of(text)) {
+      const bool blank = is_white_space(character);
+      if (!blank && !in_word) ++words_;
+      in_word = !blank;
+      if (!blank) all_.push_back({character, words_ - 1});
+    }
+  }
+
+  bool ended() const { return next_ == all_.size(); }
+  // Of the next character; at the end of the line the number of words.
+  std::int64_t word() const { return ended() ? words_ : all_[next_].word; }
+  bool begins_with(char32_t character) const { return !ended() && all_[next_].character == character; }
+  void advance() { ++next_; }
+
+  // "word 3 is "abc"", or that the line ends.
+  std::string where() const {
+    if (ended()) return join("the line ends after word ", words_);
+    return join("word ", word() + 1, " is \"", text_of(word()), "\"");
+  }
+  std::string text_of(std::int64_t word) const {
+    std::string result;
+    for (const One& one : all_)
+      if (one.word == word) append_character(result, one.character);
+    return result;
+  }
+
+ private:
+  struct One {
     char32_t character;
     std::int64_t word;
   };
-  std::vector<Written> written;
-  std::int64_t words = 0;
-  bool in_word = false;
-  for (const char32_t character : characters_of(text)) {
-    if (is_white_space(character)) {
-      in_word = false;
-      continue;
-    }
-    if (!in_word) ++words;
-    in_word = true;
-    written.push_back({character, words - 1});
-  }
-  const auto word_text = [&](std::int64_t word) {
-    std::string result;
-    for (const Written& one : written)
-      if (one.word == word) append_character(result, one.character);
-    return result;
-  };
+  std::vector<One> all_;
+  std::int64_t words_ = 0;
+  std::size_t next_ = 0;
+};
 
-  // The words that each piece has a part of: [first, end), equal where it has none.
-  std::vector<std::int64_t> firsts, ends;
-  std::size_t next = 0;
+// The words that a piece has a part of; equal where it has none.
+struct WordSpan {
+  std::int64_t first = 0, end = 0;
+};
+
+[[noreturn]] void refuse_line(const SegmentedLine& line, const Characters& characters, std::size_t at) {
+  std::string found;
+  for (std::size_t i = at; i < characters.all.size() && i < at + 8; ++i)
+    append_character(found, characters.all[i].character);
+  throw Error(ErrorKind::text, "segmentation", join(line.where(), " and the text goes on with \"", found, "\""),
+              segmentation_advice);
+}
+
+// Of pieces that all have text.
+void append_spans(std::span<const Piece> stretch, SegmentedLine& line, std::vector<WordSpan>& spans) {
+  const Characters characters(stretch);
+  std::vector<WordSpan> found(stretch.size(), {std::numeric_limits<std::int64_t>::max(), -1});
+  std::size_t piece = 0;
+  for (std::size_t c = 0; c < characters.all.size(); ++c) {
+    const Characters::One& one = characters.all[c];
+    const std::size_t one_end = c + 1 < characters.all.size() ? characters.all[c + 1].begin : characters.bytes.size();
+    if (is_white_space(one.character)) continue;
+    if (!line.begins_with(one.character)) refuse_line(line, characters, c);
+    while (piece + 1 < characters.piece_begins.size() && characters.piece_begins[piece + 1] <= one.begin) ++piece;
+    for (std::size_t i = piece; i < found.size() && (i == piece || characters.piece_begins[i] < one_end); ++i) {
+      found[i].first = std::min(found[i].first, line.word());
+      found[i].end = std::max(found[i].end, line.word() + 1);
+    }
+    line.advance();
+  }
+  // Blanks open the word after them, whatever of it is in this stretch.
+  WordSpan after{line.word(), line.word()};
+  for (std::size_t i = found.size(); i-- > 0;) {
+    if (found[i].end < 0) found[i] = {after.first, after.first};
+    after = found[i];
+  }
+  spans.insert(spans.end(), found.begin(), found.end());
+}
+
+std::vector<WordSpan> word_spans(std::span<const Piece> pieces, SegmentedLine& line) {
+  std::vector<WordSpan> spans;
   for (std::size_t begin = 0; begin < pieces.size();) {
     std::size_t end = begin;
     while (end < pieces.size() && !pieces[end].bytes.empty()) ++end;
-    if (end == begin) {
-      if (pieces[begin].role == TokenRole::unknown)
-        throw Error(ErrorKind::text, "segmentation",
-                    join("token ", begin, " is unknown, so its characters are not known"),
-                    "give pieces_of the text, too");
-      const std::int64_t word = next < written.size() ? written[next].word : words;
-      firsts.push_back(word);
-      ends.push_back(word);
-      ++begin;
+    if (end > begin) {
+      append_spans(pieces.subspan(begin, end - begin), line, spans);
+      begin = end;
       continue;
     }
-    const Characters characters(pieces.subspan(begin, end - begin));
-    std::vector<std::int64_t> first(end - begin, words), last(end - begin, -1);
-    std::size_t piece = 0;
-    for (std::size_t c = 0; c < characters.all.size(); ++c) {
-      const Characters::One& one = characters.all[c];
-      const std::size_t one_end = c + 1 < characters.all.size() ? characters.all[c + 1].begin : characters.bytes.size();
-      if (is_white_space(one.character)) continue;
-      if (next >= written.size() || written[next].character != one.character) {
-        std::string found;
-        for (std::size_t i = c; i < characters.all.size() && i < c + 8; ++i)
-          append_character(found, characters.all[i].character);
-        const std::string what =
-            next < written.size() ? join("word ", written[next].word + 1, " is \"", word_text(written[next].word), "\"")
-                                  : join("the line ends after word ", words);
-        throw Error(ErrorKind::text, "segmentation", join(what, " and the text goes on with \"", found, "\""),
-                    "put blanks between the words of the text and change nothing else");
-      }
-      while (piece + 1 < characters.piece_begins.size() && characters.piece_begins[piece + 1] <= one.begin) ++piece;
-      for (std::size_t i = piece; i < first.size() && (i == piece || characters.piece_begins[i] < one_end); ++i) {
-        first[i] = std::min(first[i], written[next].word);
-        last[i] = std::max(last[i], written[next].word);
-      }
-      ++next;
-    }
-    for (std::size_t i = 0; i < first.size(); ++i) {
-      if (last[i] < 0) first[i] = next < written.size() ? written[next].word : words;
-      firsts.push_back(first[i]);
-      ends.push_back(last[i] < 0 ? first[i] : last[i] + 1);
-    }
-    // Blanks open the word after them, whatever of it is in this stretch.
-    for (std::size_t i = first.size(); i-- > 0;) {
-      const std::size_t at = begin + i;
-      if (ends[at] == firsts[at] && at + 1 < end) firsts[at] = ends[at] = firsts[at + 1];
-    }
-    begin = end;
+    if (pieces[begin].role == TokenRole::unknown)
+      throw Error(ErrorKind::text, "segmentation",
+                  join("token ", begin, " is unknown, so its characters are not known"),
+                  "give pieces_of the text, too");
+    spans.push_back({line.word(), line.word()});
+    ++begin;
   }
-  if (next < written.size())
+  if (!line.ended())
     throw Error(ErrorKind::text, "segmentation",
-                join("word ", written[next].word + 1, " of the line, \"", word_text(written[next].word),
+                join("word ", line.word() + 1, " of the line, \"", line.text_of(line.word()),
                      "\", goes on where the text ends"),
-                "put blanks between the words of the text and change nothing else");
+                segmentation_advice);
+  return spans;
+}
 
+}  // namespace
+
+std::vector<TokenGroup> group_by_segmentation(std::span<const Piece> pieces, std::string_view line,
+                                              Normalisation normalisation) {
+  SegmentedLine segmented(normalise(line, normalisation));
+  const std::vector<WordSpan> spans = word_spans(pieces, segmented);
   std::vector<std::int64_t> begins;
   std::int64_t reached = 0;  // words of the group so far end here
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const bool alone = pieces[i].bytes.empty(), after_alone = i > 0 && pieces[i - 1].bytes.empty();
     const bool blanks_before = i > 0 && !after_alone && is_blank(pieces[i - 1].bytes);
-    if (i == 0 || alone || after_alone || (firsts[i] >= reached && !blanks_before))
+    if (i == 0 || alone || after_alone || (spans[i].first >= reached && !blanks_before))
       begins.push_back(static_cast<std::int64_t>(i));
-    reached = std::max(reached, ends[i]);
+    reached = std::max(reached, spans[i].end);
   }
   std::vector<TokenGroup> groups = groups_at(pieces, begins);
   for (TokenGroup& one : groups) {
-    one.first_word = firsts[static_cast<std::size_t>(one.begin)];
+    one.first_word = spans[static_cast<std::size_t>(one.begin)].first;
     one.end_word = one.first_word;
     for (std::int64_t i = one.begin; i < one.end; ++i)
-      one.end_word = std::max(one.end_word, ends[static_cast<std::size_t>(i)]);
+      one.end_word = std::max(one.end_word, spans[static_cast<std::size_t>(i)].end);
   }
   return groups;
 }

@@ -1,6 +1,8 @@
 // Bars, lines and dumbbells: numbers of heads, of rows, and outcomes before and after edits.
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <utility>
 
 #include "attend/error.h"
 #include "inspect/pictures/axis.h"
@@ -49,7 +51,7 @@ std::string head_bars_svg(const Inspection& inspection, const std::string& atten
   const std::size_t layers = attention.layers.size(), heads = attention.heads.size();
   // Bars wide enough for their number while there are few, then thinner.
   const double bar = layers * heads <= 24 ? 32 : layers * heads <= 64 ? 14 : layers * heads <= 160 ? 6 : 3;
-  const double gap = bar >= 14 ? 4 : 1, group_gap = bar >= 14 ? 18 : 8, panel_height = 120;
+  const double gap = bar >= 14 ? 4 : 1, group_gap = bar >= 14 ? 18 : 8, bars_height = 120;
   const double group = static_cast<double>(heads) * (bar + gap) - gap;
 
   std::vector<Axis> axes;
@@ -70,8 +72,8 @@ std::string head_bars_svg(const Inspection& inspection, const std::string& atten
     svg.text(left, y + 10, with_unit(metric.name, metric.unit, language),
              {14, colours.ink, Anchor::start, true, 0, {}});
     y += 34;
-    draw_rules(svg, axes[m], left, left + plot, y, panel_height);
-    const double zero = std::round(y + panel_height * (1 - axes[m].part(0)));
+    draw_rules(svg, axes[m], left, left + plot, y, bars_height);
+    const double zero = std::round(y + bars_height * (1 - axes[m].part(0)));
     for (std::size_t l = 0; l < layers; ++l) {
       const double group_x = left + group_gap + static_cast<double>(l) * (group + group_gap);
       for (std::size_t h = 0; h < heads; ++h) {
@@ -79,7 +81,7 @@ std::string head_bars_svg(const Inspection& inspection, const std::string& atten
         const double x = group_x + static_cast<double>(h) * (bar + gap);
         const std::string head_name = number_name(language, "head", attention.heads[h]);
         if (std::isfinite(value)) {
-          const double end = std::round(y + panel_height * (1 - axes[m].part(value)));
+          const double end = std::round(y + bars_height * (1 - axes[m].part(value)));
           svg.rect(x, std::min(end, zero), bar, std::max(1.0, std::abs(end - zero)),
                    ramp(options.theme, false)[options.theme == Theme::light ? 150 : 170],
                    join(number_name(language, "layer", attention.layers[l]), ", ", head_name, ": ", shortest(value)));
@@ -90,22 +92,177 @@ std::string head_bars_svg(const Inspection& inspection, const std::string& atten
           svg.text(x + bar / 2, zero - 4, "\u2013", {10, colours.soft, Anchor::middle, false, 0, {}});
         }
         if (bar >= 14)
-          svg.text(x + bar / 2, y + panel_height + 16,
+          svg.text(x + bar / 2, y + bars_height + 16,
                    attention.heads[h] == mean_of_all ? "\u00F8" : std::to_string(attention.heads[h]),
                    {11, colours.soft, Anchor::middle, false, 0, {}});
       }
       const std::string layer_name = number_name(language, "layer", attention.layers[l]);
-      svg.text(group_x + group / 2, y + panel_height + (bar >= 14 ? 33 : 18),
+      svg.text(group_x + group / 2, y + bars_height + (bar >= 14 ? 33 : 18),
                width_of(layer_name, 12) <= group + group_gap - 4 || attention.layers[l] == mean_of_all
                    ? layer_name
                    : std::to_string(attention.layers[l]),
                {12, colours.soft, Anchor::middle, false, 0, {}});
     }
-    y += panel_height + (bar >= 14 ? 60 : 44);
+    y += bars_height + (bar >= 14 ? 60 : 44);
   }
   y -= 22;
   return svg.finish(width, draw_caption(svg, caption_parts(inspection, false, options), y, width), title, {});
 }
+
+namespace {
+
+constexpr std::size_t most_line_heads = 8;
+constexpr double panel_height = 200;
+
+std::size_t index_of(const std::string& attention, const std::vector<int>& numbers, int number, const char* what) {
+  const auto found = std::find(numbers.begin(), numbers.end(), number);
+  if (found != numbers.end()) return static_cast<std::size_t>(found - numbers.begin());
+  std::string known;
+  for (const int one : numbers) known += join(known.empty() ? "" : ", ", one);
+  throw Error(ErrorKind::argument, join("picture of ", attention), join("there is no ", what, ' ', number),
+              join("known: ", known));
+}
+
+// One head's numbers of all queries.
+std::vector<std::span<const float>> rows_of(const Inspection& inspection, const ShownAttention& attention, int layer,
+                                            const std::vector<int>& heads, const RowStatistic& statistic) {
+  if (heads.empty() || heads.size() > most_line_heads)
+    throw Error(ErrorKind::argument, "picture of a row statistic",
+                join("there are ", heads.size(), " heads; 1 to ", most_line_heads, " can be told apart by colour"),
+                "choose up to eight heads");
+  const std::size_t queries = inspection.texts[attention.query_text].tokens.size();
+  std::vector<std::span<const float>> rows;
+  for (int head : heads) {
+    const std::size_t map = index_of(attention.name, attention.layers, layer, "layer") * attention.heads.size() +
+                            index_of(attention.name, attention.heads, head, "head");
+    rows.push_back(std::span(statistic.values).subspan(map * queries, queries));
+  }
+  return rows;
+}
+
+Axis axis_over_rows(const std::vector<std::span<const float>>& rows) {
+  std::vector<double> all;
+  for (const std::span<const float> row : rows) all.insert(all.end(), row.begin(), row.end());
+  return axis_over(all, 5, true);
+}
+
+// Every how many queries there is room for a name.
+std::size_t label_step(double pitch) {
+  std::size_t step = 1;
+  for (std::size_t power = 1; static_cast<double>(step) * pitch < 18; power *= 10)
+    for (std::size_t candidate : {power, 2 * power, 5 * power})
+      if (static_cast<double>(step) * pitch < 18) step = candidate;
+  return step;
+}
+
+// Lines of a row statistic over the queries, part by part from the top.
+class RowLinesPicture {
+ public:
+  RowLinesPicture(const Inspection& inspection, const ShownAttention& attention, const std::vector<int>& heads,
+                  std::vector<std::span<const float>> rows, const PictureOptions& options)
+      : inspection_(inspection),
+        attention_(attention),
+        queries_(inspection.texts[attention.query_text].tokens),
+        heads_(heads),
+        options_(options),
+        rows_(std::move(rows)),
+        axis_(axis_over_rows(rows_)),
+        pitch_(std::max(1.0, std::floor(std::min(40.0, 880.0 / static_cast<double>(queries_.size()))))),
+        step_(label_step(pitch_)),
+        svg_(options.theme) {
+    for (std::size_t q = 0; q < queries_.size(); ++q) {
+      full_.push_back(step_ > 1 ? join(q, " ", shown(queries_[q].text)) : shown(queries_[q].text));
+      if (q % step_ == 0) label_height_ = std::max(label_height_, width_of(cut(full_[q], 12, 100), 12));
+    }
+    // Slanted labels reach below and to the left of their place.
+    const double left = margin + widest_tick(axis_) + 8,
+                 overhang = std::max(0.0, label_height_ * std::sqrt(0.5) - (left - margin) - pitch_ / 2);
+    left_ = std::ceil(left + overhang);
+    plot_ = pitch_ * static_cast<double>(queries_.size());
+    width_ = std::ceil(std::max(least_width, left_ + plot_ + margin));
+  }
+
+  std::string draw(const std::string& title) {
+    y_ = draw_title(svg_, title, width_);
+    draw_key();
+    draw_rules(svg_, axis_, left_, left_ + plot_, y_, panel_height);
+    for (std::size_t h = 0; h < heads_.size(); ++h) draw_line(h);
+    draw_names();
+    return svg_.finish(width_, draw_caption(svg_, caption_parts(inspection_, false, options_), y_, width_), title,
+                       text_of(inspection_.texts[attention_.query_text], options_.language));
+  }
+
+ private:
+  double x_of(std::size_t query) const { return left_ + (static_cast<double>(query) + 0.5) * pitch_; }
+  double y_of(float value) const { return y_ + panel_height * (1 - axis_.part(value)); }
+  std::string head_name(std::size_t head) const { return number_name(options_.language, "head", heads_[head]); }
+
+  // Which colour is which head.
+  void draw_key() {
+    double x = left_;
+    for (std::size_t h = 0; h < heads_.size(); ++h) {
+      const std::string name = head_name(h);
+      const double needed = 26 + width_of(name, 12) + 18;
+      if (x + needed > width_ - margin + 18 && x > left_) x = left_, y_ += 20;
+      svg_.stroke_path(join("M", pixels(x), " ", pixels(y_ + 6), "h20"), svg_.colours().heads[h], 2, 1, {});
+      svg_.text(x + 26, y_ + 10, name, {12, svg_.colours().ink, Anchor::start, false, 0, {}});
+      x += needed;
+    }
+    y_ += 28;
+  }
+
+  // Interrupted where numbers are missing; with points where there is room.
+  void draw_line(std::size_t h) {
+    const Palette& colours = svg_.colours();
+    std::string path;
+    bool drawing = false;
+    for (std::size_t q = 0; q < queries_.size(); ++q) {
+      const float value = rows_[h][q];
+      if (std::isfinite(value)) path += join(drawing ? "L" : "M", pixels(x_of(q)), " ", pixels(y_of(value)));
+      drawing = std::isfinite(value);
+    }
+    if (!path.empty()) svg_.stroke_path(path, colours.heads[h], 2, 1, head_name(h));
+    for (std::size_t q = 0; q < queries_.size() && pitch_ >= 10; ++q)
+      if (const float value = rows_[h][q]; std::isfinite(value))
+        svg_.circle(x_of(q), y_of(value), 3, colours.heads[h], colours.paper, 1,
+                    join(shown(queries_[q].text), ", ", head_name(h), ": ", shortest(value)));
+  }
+
+  // Names of the queries under the plot, and what they are.
+  void draw_names() {
+    const Palette& colours = svg_.colours();
+    for (std::size_t q = 0; q < queries_.size(); q += step_) {
+      const double at = x_of(q);
+      const std::string text = cut(full_[q], 12, 100);
+      svg_.line(at, y_ + panel_height, at, y_ + panel_height + 4, colours.soft);
+      svg_.text(at + 4, y_ + panel_height + 16, text,
+                {12, queries_[q].special ? colours.soft : colours.ink, Anchor::end, false, -45,
+                 text == full_[q] ? "" : full_[q]});
+    }
+    y_ += panel_height + 20 + std::ceil(label_height_ * std::sqrt(0.5));
+    const PictureLanguage language = options_.language;
+    const std::string name = join(say(language, "queries"), language == PictureLanguage::chinese ? "：" : ": ",
+                                  say(language, clean(inspection_.texts[attention_.query_text].name)), " \u2192");
+    svg_.text(std::max(left_ + plot_, margin + 1.1 * width_of(name, 12)), y_ + 12, name,
+              {12, colours.query, Anchor::end, true, 0, {}});
+    y_ += 14;
+  }
+
+  const Inspection& inspection_;
+  const ShownAttention& attention_;
+  const std::span<const ShownToken> queries_;
+  const std::vector<int>& heads_;
+  const PictureOptions& options_;
+  const std::vector<std::span<const float>> rows_;
+  const Axis axis_;
+  const double pitch_;
+  const std::size_t step_;
+  Svg svg_;
+  std::vector<std::string> full_;  // names of the queries, with their numbers where not all are written
+  double label_height_ = 0, left_ = 0, plot_ = 0, width_ = 0, y_ = 0;
+};
+
+}  // namespace
 
 std::string row_lines_svg(const Inspection& inspection, const std::string& attention_name, int layer,
                           const std::vector<int>& heads, const std::string& statistic_name,
@@ -113,103 +270,14 @@ std::string row_lines_svg(const Inspection& inspection, const std::string& atten
   check(inspection);
   const ShownAttention& attention = attention_named(inspection, attention_name);
   const RowStatistic& statistic = statistic_named(attention, statistic_name);
-  if (heads.empty() || heads.size() > 8)
-    throw Error(ErrorKind::argument, "picture of a row statistic",
-                join("there are ", heads.size(), " heads; 1 to 8 can be told apart by colour"),
-                "choose up to eight heads");
-  const auto index_of = [&](const std::vector<int>& numbers, int number, const char* what) {
-    const auto found = std::find(numbers.begin(), numbers.end(), number);
-    if (found != numbers.end()) return static_cast<std::size_t>(found - numbers.begin());
-    std::string known;
-    for (const int one : numbers) known += join(known.empty() ? "" : ", ", one);
-    throw Error(ErrorKind::argument, join("picture of ", attention_name), join("there is no ", what, ' ', number),
-                join("known: ", known));
-  };
   const PictureLanguage language = options.language;
-  const std::span<const ShownToken> queries = inspection.texts[attention.query_text].tokens;
-  std::vector<std::span<const float>> rows;
-  std::vector<double> all;
-  for (int head : heads) {
-    const std::size_t map =
-        index_of(attention.layers, layer, "layer") * attention.heads.size() + index_of(attention.heads, head, "head");
-    rows.push_back(std::span(statistic.values).subspan(map * queries.size(), queries.size()));
-    all.insert(all.end(), rows.back().begin(), rows.back().end());
-  }
-  const Axis axis = axis_over(all, 5, true);
-  const double pitch = std::max(1.0, std::floor(std::min(40.0, 880.0 / static_cast<double>(queries.size()))));
-  std::size_t step = 1;
-  for (std::size_t power = 1; static_cast<double>(step) * pitch < 18; power *= 10)
-    for (std::size_t candidate : {power, 2 * power, 5 * power})
-      if (static_cast<double>(step) * pitch < 18) step = candidate;
-
-  const double panel_height = 200, left = margin + widest_tick(axis) + 8;
-  double label_height = 0;
-  std::vector<std::string> full;
-  for (std::size_t q = 0; q < queries.size(); ++q) {
-    full.push_back(step > 1 ? join(q, " ", shown(queries[q].text)) : shown(queries[q].text));
-    if (q % step == 0) label_height = std::max(label_height, width_of(cut(full[q], 12, 100), 12));
-  }
-  // Slanted labels reach below and to the left of their place.
-  const double overhang = std::max(0.0, label_height * std::sqrt(0.5) - (left - margin) - pitch / 2);
-  const double plot_left = std::ceil(left + overhang), plot = pitch * static_cast<double>(queries.size());
-  const double width = std::ceil(std::max(least_width, plot_left + plot + margin));
+  const bool chinese = language == PictureLanguage::chinese;
   const std::string title = whole_title(
-      options,
-      join(attention_text(language, attention_name), language == PictureLanguage::chinese ? "，" : ", ",
-           layer == mean_of_all ? say(language, "mean over layers") : join(say(language, "layer"), " ", layer),
-           language == PictureLanguage::chinese ? "：" : ": ", with_unit(statistic.name, statistic.unit, language)));
-  Svg svg(options.theme);
-  const Palette& colours = svg.colours();
-  double y = draw_title(svg, title, width);
-  double x = plot_left;
-  for (std::size_t h = 0; h < heads.size(); ++h) {
-    const std::string name = number_name(language, "head", heads[h]);
-    const double needed = 26 + width_of(name, 12) + 18;
-    if (x + needed > width - margin + 18 && x > plot_left) x = plot_left, y += 20;
-    svg.stroke_path(join("M", pixels(x), " ", pixels(y + 6), "h20"), colours.heads[h], 2, 1, {});
-    svg.text(x + 26, y + 10, name, {12, colours.ink, Anchor::start, false, 0, {}});
-    x += needed;
-  }
-  y += 28;
-  draw_rules(svg, axis, plot_left, plot_left + plot, y, panel_height);
-  for (std::size_t h = 0; h < heads.size(); ++h) {
-    std::string path;
-    bool drawing = false;
-    for (std::size_t q = 0; q < queries.size(); ++q) {
-      if (!std::isfinite(rows[h][q])) {
-        drawing = false;
-        continue;
-      }
-      const double point_x = plot_left + (static_cast<double>(q) + 0.5) * pitch,
-                   point_y = y + panel_height * (1 - axis.part(rows[h][q]));
-      path += join(drawing ? "L" : "M", pixels(point_x), " ", pixels(point_y));
-      drawing = true;
-    }
-    if (!path.empty()) svg.stroke_path(path, colours.heads[h], 2, 1, number_name(language, "head", heads[h]));
-    if (pitch >= 10)
-      for (std::size_t q = 0; q < queries.size(); ++q)
-        if (std::isfinite(rows[h][q]))
-          svg.circle(
-              plot_left + (static_cast<double>(q) + 0.5) * pitch, y + panel_height * (1 - axis.part(rows[h][q])), 3,
-              colours.heads[h], colours.paper, 1,
-              join(shown(queries[q].text), ", ", number_name(language, "head", heads[h]), ": ", shortest(rows[h][q])));
-  }
-  for (std::size_t q = 0; q < queries.size(); q += step) {
-    const double at = plot_left + (static_cast<double>(q) + 0.5) * pitch;
-    const std::string text = cut(full[q], 12, 100);
-    svg.line(at, y + panel_height, at, y + panel_height + 4, colours.soft);
-    svg.text(
-        at + 4, y + panel_height + 16, text,
-        {12, queries[q].special ? colours.soft : colours.ink, Anchor::end, false, -45, text == full[q] ? "" : full[q]});
-  }
-  y += panel_height + 20 + std::ceil(label_height * std::sqrt(0.5));
-  const std::string axis_title = join(say(language, "queries"), language == PictureLanguage::chinese ? "：" : ": ",
-                                      say(language, clean(inspection.texts[attention.query_text].name)), " \u2192");
-  svg.text(std::max(plot_left + plot, margin + 1.1 * width_of(axis_title, 12)), y + 12, axis_title,
-           {12, colours.query, Anchor::end, true, 0, {}});
-  y += 14;
-  return svg.finish(width, draw_caption(svg, caption_parts(inspection, false, options), y, width), title,
-                    text_of(inspection.texts[attention.query_text], language));
+      options, join(attention_text(language, attention_name), chinese ? "，" : ", ",
+                    layer == mean_of_all ? say(language, "mean over layers") : join(say(language, "layer"), " ", layer),
+                    chinese ? "：" : ": ", with_unit(statistic.name, statistic.unit, language)));
+  return RowLinesPicture(inspection, attention, heads, rows_of(inspection, attention, layer, heads, statistic), options)
+      .draw(title);
 }
 
 std::string outcomes_svg(const Inspection& inspection, const PictureOptions& options) {

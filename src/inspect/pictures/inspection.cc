@@ -94,6 +94,13 @@ std::string text_of(const ShownText& text, PictureLanguage language) {
   return out;
 }
 
+std::string description_of(const Inspection& inspection, const ShownAttention& attention, PictureLanguage language) {
+  std::string out = text_of(inspection.texts[attention.key_text], language);
+  if (attention.query_text != attention.key_text)
+    out += join("\n", text_of(inspection.texts[attention.query_text], language));
+  return out;
+}
+
 }  // namespace pictures
 
 using namespace pictures;

@@ -42,5 +42,7 @@ Matrix matrix_at(const Inspection& inspection, const MatrixPlace& place, const s
 std::string with_unit(const std::string& name, const std::string& unit, PictureLanguage language);
 // "source: I like robots", for screen readers and for labels that were left out.
 std::string text_of(const ShownText& text, PictureLanguage language);
+// Of the keys' text and, where it is another, the queries': what a screen reader says of a picture.
+std::string description_of(const Inspection& inspection, const ShownAttention& attention, PictureLanguage language);
 
 }  // namespace attend::pictures

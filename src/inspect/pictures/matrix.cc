@@ -300,13 +300,6 @@ std::string pooling_note(const MatrixLayout& layout, PictureLanguage language) {
               layout.keys.merged, " ", say(language, "cells"));
 }
 
-std::string description(const Inspection& inspection, const ShownAttention& attention, PictureLanguage language) {
-  std::string out = text_of(inspection.texts[attention.key_text], language);
-  if (attention.query_text != attention.key_text)
-    out += join("\n", text_of(inspection.texts[attention.query_text], language));
-  return out;
-}
-
 }  // namespace
 
 std::string heat_map_svg(const Inspection& inspection, const MatrixPlace& place, const std::string& measure,
@@ -366,8 +359,55 @@ std::string heat_map_svg(const Inspection& inspection, const MatrixPlace& place,
   std::vector<std::string> caption = caption_parts(inspection, matrix.measure->kind == MeasureKind::effect, options);
   if (const std::string note = pooling_note(layout, language); !note.empty()) caption.push_back(note);
   return svg.finish(width, draw_caption(svg, caption, y, width), title,
-                    description(inspection, *matrix.attention, language));
+                    description_of(inspection, *matrix.attention, language));
 }
+
+namespace {
+
+// The layouts of matrices beside each other: one size of cells and one base line for all.
+std::vector<MatrixLayout> layouts_beside(const Inspection& inspection, const std::vector<Matrix>& matrices,
+                                         const PictureOptions& options) {
+  std::vector<MatrixLayout> layouts;
+  int cell_width = 0, cell_height = 0;
+  double label_top = 0;
+  for (const Matrix& matrix : matrices) {
+    const MatrixLayout& layout = layouts.emplace_back(layout_of(inspection, matrix, layouts.empty(), options));
+    cell_width = std::max(cell_width, layout.keys.size);
+    cell_height = std::max(cell_height, layout.queries.size);
+    label_top = std::max(label_top, layout.top);
+  }
+  for (MatrixLayout& layout : layouts)
+    layout.keys.size = cell_width, layout.queries.size = cell_height, layout.top = label_top;
+  return layouts;
+}
+
+bool is_effect(const Matrix& matrix) { return matrix.measure->kind == MeasureKind::effect; }
+
+// The largest value on each scale. Effects on one target are compared by eye, so they share a scale: one colour is one
+// number.
+std::vector<double> largest_of_scales(const std::vector<Matrix>& matrices) {
+  std::vector<double> largest;
+  for (const Matrix& matrix : matrices) {
+    largest.push_back(matrix.largest());
+    for (const Matrix& other : matrices)
+      if (is_effect(matrix) && is_effect(other) && matrix.measure->unit == other.measure->unit)
+        largest.back() = std::max(largest.back(), other.largest());
+  }
+  return largest;
+}
+
+// Of absolute values, over the cells that the mask allows and both have.
+double agreement_of(const Matrix& one, const Matrix& other) {
+  std::vector<double> first, second;
+  for (std::size_t cell = 0; cell < other.values.size(); ++cell) {
+    const double a = std::abs(one.values[cell]), b = std::abs(other.values[cell]);
+    const bool masked = !other.attention->masked.empty() && other.attention->masked[cell];
+    if (!masked && !std::isnan(a) && !std::isnan(b)) first.push_back(a), second.push_back(b);
+  }
+  return rank_correlation(first, second);
+}
+
+}  // namespace
 
 std::string measures_svg(const Inspection& inspection, const MatrixPlace& place,
                          const std::vector<std::string>& measures, const PictureOptions& options) {
@@ -378,21 +418,9 @@ std::string measures_svg(const Inspection& inspection, const MatrixPlace& place,
   const PictureLanguage language = options.language;
   const bool chinese = language == PictureLanguage::chinese;
   std::vector<Matrix> matrices;
-  std::vector<MatrixLayout> layouts;
-  for (const std::string& measure : measures) {
-    matrices.push_back(matrix_at(inspection, place, measure));
-    layouts.push_back(layout_of(inspection, matrices.back(), layouts.empty(), options));
-  }
-  // One size and one base line for all.
-  int cell_width = 0, cell_height = 0;
-  double label_top = 0;
-  for (const MatrixLayout& layout : layouts) {
-    cell_width = std::max(cell_width, layout.keys.size);
-    cell_height = std::max(cell_height, layout.queries.size);
-    label_top = std::max(label_top, layout.top);
-  }
-  for (MatrixLayout& layout : layouts)
-    layout.keys.size = cell_width, layout.queries.size = cell_height, layout.top = label_top;
+  for (const std::string& measure : measures) matrices.push_back(matrix_at(inspection, place, measure));
+  const std::vector<MatrixLayout> layouts = layouts_beside(inspection, matrices, options);
+  const std::vector<double> largest = largest_of_scales(matrices);
 
   const std::string title =
       options.title.empty() ? place_text(language, place.attention, place.layer, place.head) : clean(options.title);
@@ -407,41 +435,25 @@ std::string measures_svg(const Inspection& inspection, const MatrixPlace& place,
   }
   width = std::max(width, least_width);
 
-  // Effects on one target are compared by eye, so they share a scale: one colour is one number.
-  std::vector<double> largest;
-  for (const Matrix& matrix : matrices) largest.push_back(matrix.largest());
-  const auto is_effect = [&](std::size_t i) { return matrices[i].measure->kind == MeasureKind::effect; };
-  for (std::size_t i = 0; i < matrices.size(); ++i)
-    for (std::size_t j = 0; j < matrices.size(); ++j)
-      if (is_effect(i) && is_effect(j) && matrices[i].measure->unit == matrices[j].measure->unit)
-        largest[i] = std::max(largest[i], matrices[j].largest());
-
   Svg svg(options.theme);
   const double top = draw_title(svg, title, width);
   double x = margin, bottom = 0;
   for (std::size_t i = 0; i < matrices.size(); ++i) {
     const Scale scale = scale_for(matrices[i].measure->kind, largest[i], options.logarithmic);
-    svg.text(x + layouts[i].left, top + 14, with_unit(measures[i], matrices[i].measure->unit, language),
+    const double left = x + layouts[i].left, room = panel_widths[i] - layouts[i].left;
+    svg.text(left, top + 14, with_unit(measures[i], matrices[i].measure->unit, language),
              {14, svg.colours().ink, Anchor::start, true, 0, {}});
     draw_matrix(svg, x, top + 28, matrices[i], scale, layouts[i]);
     const double y = top + 28 + layouts[i].height() + 16;
-    double end = y + draw_matrix_key(svg, x + layouts[i].left, y, matrices[i], scale, panel_widths[i] - layouts[i].left,
-                                     {}, options);
+    double end = y + draw_matrix_key(svg, left, y, matrices[i], scale, room, {}, options);
     if (i > 0) {
-      std::vector<double> first, other;
-      for (std::size_t cell = 0; cell < matrices[i].values.size(); ++cell) {
-        const double a = std::abs(matrices[0].values[cell]), b = std::abs(matrices[i].values[cell]);
-        const bool masked = !matrices[i].attention->masked.empty() && matrices[i].attention->masked[cell];
-        if (!masked && !std::isnan(a) && !std::isnan(b)) first.push_back(a), other.push_back(b);
-      }
-      const double agreement = rank_correlation(first, other);
-      const std::string text =
-          chinese ? join("与", say(language, clean(measures[0])), "的秩相关 ρ\u00A0=\u00A0", three_decimals(agreement))
-                  : join("rank agreement with ", say(language, clean(measures[0])), ": \u03C1\u00A0=\u00A0",
-                         three_decimals(agreement));
+      const std::string first = say(language, clean(measures[0])),
+                        agreement = three_decimals(agreement_of(matrices[0], matrices[i]));
+      const std::string text = chinese ? join("与", first, "的秩相关 ρ\u00A0=\u00A0", agreement)
+                                       : join("rank agreement with ", first, ": \u03C1\u00A0=\u00A0", agreement);
       double line_y = end + 18;
-      for (const std::string& line : wrapped(text, 12, panel_widths[i] - layouts[i].left)) {
-        svg.text(x + layouts[i].left, line_y, line, {12, svg.colours().ink, Anchor::start, false, 0, {}});
+      for (const std::string& line : wrapped(text, 12, room)) {
+        svg.text(left, line_y, line, {12, svg.colours().ink, Anchor::start, false, 0, {}});
         line_y += 17;
       }
       end = line_y - 5;
@@ -449,8 +461,7 @@ std::string measures_svg(const Inspection& inspection, const MatrixPlace& place,
     bottom = std::max(bottom, end);
     x += panel_widths[i] + 32;
   }
-  bool names_target = false;
-  for (const Matrix& matrix : matrices) names_target |= matrix.measure->kind == MeasureKind::effect;
+  const bool names_target = std::any_of(matrices.begin(), matrices.end(), is_effect);
   std::vector<std::string> caption = caption_parts(inspection, names_target, options);
   if (matrices.size() > 1 && options.caption)
     caption.push_back(chinese
@@ -458,7 +469,7 @@ std::string measures_svg(const Inspection& inspection, const MatrixPlace& place,
                           : "\u03C1: Spearman's rank correlation of the cells' absolute values, masked cells left out");
   if (const std::string note = pooling_note(layouts[0], language); !note.empty()) caption.push_back(note);
   return svg.finish(width, draw_caption(svg, caption, bottom, width), title,
-                    description(inspection, *matrices[0].attention, language));
+                    description_of(inspection, *matrices[0].attention, language));
 }
 
 }  // namespace attend

@@ -76,6 +76,50 @@ void draw_plain(Svg& svg, const ShownToken& token, double x, double y, double wi
 
 }  // namespace
 
+namespace {
+
+// Boxes of the keys, coloured by the weight that query `row` gives them.
+void draw_keys(Svg& svg, const Matrix& matrix, const Flow& keys, std::size_t row, double y, const Scale& scale,
+               bool numbers, bool outline_query) {
+  const Palette& colours = svg.colours();
+  for (std::size_t k = 0; k < keys.boxes.size(); ++k) {
+    const double x = margin + keys.boxes[k].x, top = y + keys.boxes[k].y, box = keys.boxes[k].width;
+    const bool masked = matrix.masked(row, k);
+    const float value = matrix.at(row, k);
+    if (!masked && !std::isnan(value)) {
+      draw_valued(svg, matrix.keys[k], x, top, box, value, scale, numbers);
+    } else {
+      if (masked) svg.hatch_path(rect_path(x, top, box, box_height));
+      draw_plain(svg, matrix.keys[k], x, top, box, masked || matrix.keys[k].special ? colours.soft : colours.ink,
+                 false);
+    }
+    if (outline_query && k == row) svg.outline(x - 1.5, top - 1.5, box + 3, box_height + 3, colours.query, 2, 4);
+  }
+}
+
+void draw_queries(Svg& svg, const Matrix& matrix, const Flow& queries, std::size_t row, double y) {
+  const Palette& colours = svg.colours();
+  for (std::size_t q = 0; q < queries.boxes.size(); ++q) {
+    const double x = margin + queries.boxes[q].x, top = y + queries.boxes[q].y, box = queries.boxes[q].width;
+    draw_plain(svg, matrix.queries[q], x, top, box,
+               q == row                    ? colours.query
+               : matrix.queries[q].special ? colours.soft
+                                           : colours.ink,
+               q == row);
+    if (q == row) svg.outline(x - 1.5, top - 1.5, box + 3, box_height + 3, colours.query, 2, 4);
+  }
+}
+
+double largest_of_row(const Matrix& matrix, std::size_t row) {
+  double largest = 0;
+  for (std::size_t k = 0; k < matrix.columns(); ++k)
+    if (const double value = matrix.at(row, k); std::isfinite(value) && !matrix.masked(row, k))
+      largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+}  // namespace
+
 std::string text_svg(const Inspection& inspection, const MatrixPlace& place, const std::string& measure,
                      std::int64_t query, const PictureOptions& options) {
   check(inspection);
@@ -86,11 +130,7 @@ std::string text_svg(const Inspection& inspection, const MatrixPlace& place, con
   const auto row = static_cast<std::size_t>(query);
   const PictureLanguage language = options.language;
   const bool chinese = language == PictureLanguage::chinese;
-  double largest = 0;
-  for (std::size_t k = 0; k < matrix.columns(); ++k)
-    if (const double value = matrix.at(row, k); std::isfinite(value) && !matrix.masked(row, k))
-      largest = std::max(largest, std::abs(value));
-  const Scale scale = scale_for(matrix.measure->kind, largest, options.logarithmic);
+  const Scale scale = scale_for(matrix.measure->kind, largest_of_row(matrix, row), options.logarithmic);
 
   const std::string name = shown(matrix.queries[row].text);
   const std::string heading = place_text(language, place.attention, place.layer, place.head);
@@ -114,39 +154,18 @@ std::string text_svg(const Inspection& inspection, const MatrixPlace& place, con
     y += 20;
   };
   heading_line("keys", matrix.attention->key_text, colours.key);
-  for (std::size_t k = 0; k < keys.boxes.size(); ++k) {
-    const double x = margin + keys.boxes[k].x, top = y + keys.boxes[k].y, box = keys.boxes[k].width;
-    const bool masked = matrix.masked(row, k);
-    const float value = matrix.at(row, k);
-    if (!masked && !std::isnan(value)) {
-      draw_valued(svg, matrix.keys[k], x, top, box, value, scale, numbers);
-    } else {
-      if (masked) svg.hatch_path(rect_path(x, top, box, box_height));
-      draw_plain(svg, matrix.keys[k], x, top, box, masked || matrix.keys[k].special ? colours.soft : colours.ink,
-                 false);
-    }
-    if (one_text && k == row) svg.outline(x - 1.5, top - 1.5, box + 3, box_height + 3, colours.query, 2, 4);
-  }
+  draw_keys(svg, matrix, keys, row, y, scale, numbers, one_text);
   y += keys.height;
   if (!one_text) {
     y += 4;
     heading_line("queries", matrix.attention->query_text, colours.query);
-    for (std::size_t q = 0; q < queries.boxes.size(); ++q) {
-      const double x = margin + queries.boxes[q].x, top = y + queries.boxes[q].y, box = queries.boxes[q].width;
-      draw_plain(svg, matrix.queries[q], x, top, box,
-                 q == row                    ? colours.query
-                 : matrix.queries[q].special ? colours.soft
-                                             : colours.ink,
-                 q == row);
-      if (q == row) svg.outline(x - 1.5, top - 1.5, box + 3, box_height + 3, colours.query, 2, 4);
-    }
+    draw_queries(svg, matrix, queries, row, y);
     y += queries.height;
   }
 
   y += 8;
-  const double bar_width =
-      draw_colour_bar(svg, margin, y, scale, with_unit(matrix.measure->name, matrix.measure->unit, language));
-  double key_x = margin + bar_width;
+  double key_x =
+      margin + draw_colour_bar(svg, margin, y, scale, with_unit(matrix.measure->name, matrix.measure->unit, language));
   for (std::size_t k = 0; k < matrix.columns(); ++k)
     if (matrix.masked(row, k)) {
       key_x += draw_hatch_key(svg, key_x, y, say(language, "masked"));
@@ -155,10 +174,8 @@ std::string text_svg(const Inspection& inspection, const MatrixPlace& place, con
   svg.outline(key_x + 1, y, 18, 12, colours.query, 2, 3);
   svg.text(key_x + 28, y + 10, say(language, "query"), {12, colours.ink, Anchor::start, false, 0, {}});
   y += 32;
-  std::string description = text_of(inspection.texts[matrix.attention->key_text], language);
-  if (!one_text) description += join("\n", text_of(inspection.texts[matrix.attention->query_text], language));
   return svg.finish(width, draw_caption(svg, caption_parts(inspection, scale.is_signed, options), y, width), title,
-                    description);
+                    description_of(inspection, *matrix.attention, language));
 }
 
 std::string attribution_svg(const Inspection& inspection, const std::string& name, const PictureOptions& options) {
