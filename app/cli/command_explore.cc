@@ -3,7 +3,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,6 +13,7 @@
 #include "commands.h"
 #include "explorer/explorer.h"
 #include "input_output.h"
+#include "terminal.h"
 
 extern char** environ;
 
@@ -40,6 +43,16 @@ void open_browser(const std::string& url) {
   posix_spawn_file_actions_destroy(&actions);
 }
 
+// Folders that were looked into for models in vain.
+void tell_skipped(const std::vector<std::filesystem::path>& folders) {
+  constexpr std::size_t most = 20;
+  if (folders.empty()) return;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(most, folders.size()); ++i) list += (i == 0 ? "" : ", ") + folders[i].string();
+  if (folders.size() > most) list += join(" and ", folders.size() - most, " more");
+  std::cerr << "attend: no model (config.json and model.safetensors) in " << shown(list, STDERR_FILENO) << "\n";
+}
+
 void run(const Options& options, const Globals& globals) {
   explorer::ExplorerOptions explore;
   explore.host = options.host;
@@ -49,15 +62,16 @@ void run(const Options& options, const Globals& globals) {
   for (const std::string& folder : options.folders) explore.models.emplace_back(folder);
   if (options.folders.empty())
     for (const std::string& name : shipped_models()) explore.models.push_back(find_model(name));
-  explorer::explore(explore, [&](const std::string& url, bool loopback) {
+  explorer::explore(explore, [&](const explorer::ExplorerStart& start) {
     Output out;
-    if (globals.json) out.json({{"url", url}});
-    else out.line(url);
+    if (globals.json) out.json({{"url", start.url}});
+    else out.line(start.url);
     out.flush();
-    if (!loopback)
+    tell_skipped(start.skipped);
+    if (!start.loopback)
       std::cerr << "attend: everybody who reaches this machine can use the explorer; it knows no passwords\n";
     if (!globals.json) std::cerr << "Ctrl-C ends.\n";
-    if (!options.no_browser) open_browser(url);
+    if (!options.no_browser) open_browser(start.url);
   });
 }
 

@@ -7,8 +7,10 @@
 
 namespace attend::explorer {
 
-void explore(const ExplorerOptions& options, const std::function<void(const std::string&, bool)>& ready) {
+void explore(const ExplorerOptions& options, const std::function<void(const ExplorerStart&)>& ready) {
   auto models = std::make_shared<ModelStore>(options.models, options.preferred);
+  ExplorerStart start;
+  start.skipped = models->skipped();
   // The jobs of the interface end before the sockets they answer to.
   std::optional<Api> api;
   HttpOptions http;
@@ -23,7 +25,9 @@ void explore(const ExplorerOptions& options, const std::function<void(const std:
   } const end{api};
   api.emplace(std::move(models), options.limits);
   server.stop_on_signals();
-  ready(server.url(), server.loopback());
+  start.url = server.url();
+  start.loopback = server.loopback();
+  ready(start);
   server.run();
 }
 

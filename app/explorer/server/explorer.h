@@ -19,8 +19,15 @@ struct ExplorerOptions {
   Limits limits;
 };
 
+// What is known once the address is taken.
+struct ExplorerStart {
+  std::string url;
+  bool loopback = true;                        // reached from this machine only
+  std::vector<std::filesystem::path> skipped;  // folders among `models` that hold none
+};
+
 // Serves until SIGINT or SIGTERM. `ready` is called once the address is taken, before anything is served.
 // Errors of the models' folders and of the address.
-void explore(const ExplorerOptions& options, const std::function<void(const std::string& url, bool loopback)>& ready);
+void explore(const ExplorerOptions& options, const std::function<void(const ExplorerStart&)>& ready);
 
 }  // namespace attend::explorer

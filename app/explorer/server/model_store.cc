@@ -3,18 +3,26 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <span>
 
 #include "attend/names.h"
+#include "attend/safetensors.h"
 #include "attend/unicode.h"
 
 namespace attend::explorer {
 namespace fs = std::filesystem;
 namespace {
 
-bool is_model(const fs::path& folder) {
+constexpr const char* config_name = "config.json";
+constexpr const char* weights_name = "model.safetensors";
+
+bool has(const fs::path& folder, const char* name) {
   std::error_code code;
-  return fs::exists(folder / "config.json", code) && fs::exists(folder / "model.safetensors", code);
+  return fs::exists(folder / name, code);
 }
+bool is_model(const fs::path& folder) { return has(folder, config_name) && has(folder, weights_name); }
+// A model of which a part is missing.
+bool is_damaged(const fs::path& folder) { return has(folder, config_name) != has(folder, weights_name); }
 
 std::vector<fs::path> folders_in(const fs::path& folder) {
   std::vector<fs::path> result;
@@ -48,6 +56,19 @@ std::int64_t size_of(const fs::path& path) {
   return code ? 0 : static_cast<std::int64_t>(size);
 }
 
+// The config, and the refusals of load_model_folder() that need no numbers.
+TransformerConfig checked_config(const fs::path& folder) {
+  for (const char* name : {config_name, weights_name})
+    if (!has(folder, name))
+      throw Error(ErrorKind::file, folder.string(), join("has no ", name),
+                  "copy it from the folder that training wrote");
+  TransformerConfig config =
+      config_from_json(beginning_of(folder / config_name, 1 << 20), (folder / config_name).string());
+  // Its header is checked against the length of the file.
+  const SafetensorsFile weights(folder / weights_name);
+  return config;
+}
+
 }  // namespace
 
 const char* family_of(const TransformerConfig& config) {
@@ -55,42 +76,62 @@ const char* family_of(const TransformerConfig& config) {
   return config.encoder ? "encoder" : "decoder";
 }
 
+ModelStore::Stamp ModelStore::stamp_of(const fs::path& folder) {
+  std::error_code ignored;
+  return {fs::last_write_time(folder / config_name, ignored), fs::last_write_time(folder / weights_name, ignored),
+          fs::file_size(folder / config_name, ignored), fs::file_size(folder / weights_name, ignored)};
+}
+
 ModelStore::ModelStore(const std::vector<fs::path>& folders, const std::string& preferred, std::int64_t most_bytes)
     : most_bytes_(most_bytes) {
-  const auto add = [&](const fs::path& path) {
-    const fs::path whole = fs::absolute(path).lexically_normal();
-    const fs::path clean = whole.has_filename() ? whole : whole.parent_path();
-    for (const Entry& entry : entries_)
-      if (entry.path == clean) return;
-    std::string name = replace_invalid_utf8(clean.filename().string());
-    // Two checkpoints of the same name are told apart by the folder they are in.
-    for (const Entry& entry : entries_)
-      if (entry.name == name) name = replace_invalid_utf8((clean.parent_path().filename() / clean.filename()).string());
-    for (int number = 2;
-         std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.name == name; });
-         ++number)
-      name = join(replace_invalid_utf8(clean.filename().string()), " (", number, ")");
-    entries_.push_back({std::move(name), clean, nullptr, {}, 0, {}});
-  };
-  for (const fs::path& folder : folders) {
-    if (is_model(folder)) {
-      add(folder);
-      continue;
-    }
-    for (const fs::path& inside : folders_in(folder)) {
-      if (is_model(inside)) add(inside);
-      else
-        for (const fs::path& deeper : folders_in(inside))
-          if (is_model(deeper)) add(deeper);
-    }
-  }
-  if (entries_.empty()) {
+  for (const fs::path& folder : folders) search(folder);
+  const auto whole =
+      std::find_if(entries_.begin(), entries_.end(), [](const Entry& entry) { return is_model(entry.path); });
+  if (whole == entries_.end()) {
+    const std::string found =
+        entries_.empty() ? std::string() : join("; ", entries_.front().path.string(), " has only one of the two");
     throw Error(ErrorKind::file, folders.empty() ? "models" : folders.front().string(),
-                "holds no model folder (with config.json and model.safetensors)",
+                join("holds no model folder (with config.json and model.safetensors)", found),
                 "give a folder that has one, or one of the models that ship");
   }
+  default_ = static_cast<std::size_t>(whole - entries_.begin());
   for (std::size_t i = 0; i < entries_.size(); ++i)
     if (entries_[i].name == preferred) default_ = i;
+}
+
+void ModelStore::add(const fs::path& path) {
+  const fs::path whole = fs::absolute(path).lexically_normal();
+  const fs::path clean = whole.has_filename() ? whole : whole.parent_path();
+  const auto taken = [this](const std::string& name) {
+    return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.name == name; });
+  };
+  for (const Entry& entry : entries_)
+    if (entry.path == clean) return;
+  const std::string plain = replace_invalid_utf8(clean.filename().string());
+  std::string name = plain;
+  // Two checkpoints of the same name are told apart by the folder they are in.
+  if (taken(name)) name = replace_invalid_utf8((clean.parent_path().filename() / clean.filename()).string());
+  for (int number = 2; taken(name); ++number) name = join(plain, " (", number, ")");
+  entries_.push_back({std::move(name), clean, nullptr, {}, 0, {}});
+}
+
+// A model, or the models in the folders inside and those inside these.
+void ModelStore::search(const fs::path& folder) {
+  if (is_model(folder)) return add(folder);
+  const std::vector<fs::path> inside = folders_in(folder);
+  for (const fs::path& one : inside) {
+    if (is_model(one)) {
+      add(one);
+      continue;
+    }
+    const std::size_t before = entries_.size();
+    for (const fs::path& deeper : folders_in(one))
+      if (is_model(deeper) || is_damaged(deeper)) add(deeper);
+    if (is_damaged(one)) add(one);
+    if (entries_.size() == before && one.filename().string().front() != '.') skipped_.push_back(one);
+  }
+  if (is_damaged(folder)) add(folder);
+  else if (inside.empty()) skipped_.push_back(folder);
 }
 
 std::vector<std::string> ModelStore::names() const {
@@ -105,20 +146,20 @@ std::shared_ptr<const LoadedModel> ModelStore::get(const std::string& name) {
       std::find_if(entries_.begin(), entries_.end(), [&](const Entry& each) { return each.name == name; });
   if (entry == entries_.end()) {
     const std::vector<std::string> known = names();
-    std::string list;
-    for (std::size_t i = 0; i < known.size() && i < 20; ++i) list += (i ? ", " : "") + known[i];
     const std::string near = nearest_name(name, known);
     ApiError error(404, "unknown", "model", join("there is no model \"", name.substr(0, 100), '"'),
-                   (near.empty() ? "" : "the nearest is " + near + "; ") + "there are " + list);
+                   (near.empty() ? "" : "the nearest is " + near + "; ") + "there are " +
+                       listed(std::span(known).first(std::min<std::size_t>(20, known.size()))));
     error.detail = detail("unknown", name.substr(0, 100), known);
     throw error;
   }
   entry->used = ++uses_;
-  std::error_code code;
-  const auto changed = fs::last_write_time(entry->path / "model.safetensors", code);
-  if (entry->model && (code || changed == entry->changed)) return entry->model;
+  const Stamp stamp = stamp_of(entry->path);
+  // A folder that was removed leaves its model as it is.
+  if (entry->model && (stamp == entry->stamp || !is_model(entry->path))) return entry->model;
+  entry->stamp = stamp;
   try {
-    const std::int64_t size = size_of(entry->path / "model.safetensors");
+    const std::int64_t size = size_of(entry->path / weights_name);
     make_room(size, &*entry);
     const auto begin = std::chrono::steady_clock::now();
     auto model = std::make_shared<LoadedModel>(
@@ -129,7 +170,6 @@ std::shared_ptr<const LoadedModel> ModelStore::get(const std::string& name) {
     model->bytes = model->folder.model.parameter_count() * static_cast<std::int64_t>(sizeof(float));
     make_room(model->bytes, &*entry);
     entry->model = std::move(model);
-    entry->changed = changed;
     entry->error.reset();
   } catch (const std::exception&) {
     entry->error = current_error();
@@ -156,12 +196,11 @@ void ModelStore::make_room(std::int64_t bytes, const Entry* keep) {
 std::vector<ModelStore::Summary> ModelStore::list() {
   std::lock_guard lock(mutex_);
   std::vector<Summary> result;
-  for (const Entry& entry : entries_) {
-    Summary summary{entry.name, "", entry.model != nullptr, size_of(entry.path / "model.safetensors"), entry.error};
+  for (Entry& entry : entries_) {
+    if (entry.error && stamp_of(entry.path) != entry.stamp) entry.error.reset();
+    Summary summary{entry.name, "", entry.model != nullptr, size_of(entry.path / weights_name), entry.error};
     try {
-      const fs::path path = entry.path / "config.json";
-      summary.family =
-          family_of(entry.model ? entry.model->config() : config_from_json(beginning_of(path, 1 << 20), path.string()));
+      summary.family = family_of(entry.model ? entry.model->config() : checked_config(entry.path));
     } catch (const std::exception&) {
       if (!summary.error) summary.error = current_error();
     }

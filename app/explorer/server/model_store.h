@@ -40,7 +40,8 @@ class ModelStore {
 
   // `folders` are model folders, or folders that hold some (two floors deep, as a training writes them). Names are
   // those of the folders, made different where two are alike. The default model is the one called `preferred`, else the
-  // first. Error(file): none holds a model.
+  // first that is whole. Folders with one of config.json and model.safetensors stand in the list with an error. Error(file):
+  // none holds a model.
   explicit ModelStore(const std::vector<std::filesystem::path>& folders, const std::string& preferred = {},
                       std::int64_t most_bytes = std::int64_t{4} << 30);
 
@@ -50,21 +51,35 @@ class ModelStore {
 
   const std::string& default_name() const { return entries_[default_].name; }
   std::vector<std::string> names() const;
+  // What can be told without reading numbers: configs, and whether the weights are as long as their headers say. An error
+  // is forgotten when the files change.
   std::vector<Summary> list();
+  // Folders that hold no model, not even a damaged one.
+  const std::vector<std::filesystem::path>& skipped() const { return skipped_; }
 
  private:
+  // When config and weights were last written, and how long they are: others mean another model.
+  struct Stamp {
+    std::filesystem::file_time_type config, weights;
+    std::uintmax_t config_bytes = 0, weights_bytes = 0;
+    bool operator==(const Stamp&) const = default;
+  };
+  static Stamp stamp_of(const std::filesystem::path& folder);
   struct Entry {
     std::string name;
     std::filesystem::path path;
     std::shared_ptr<const LoadedModel> model;
-    std::filesystem::file_time_type changed;
+    Stamp stamp;  // of what `model` or `error` was read from
     std::uint64_t used = 0;
     std::optional<ApiError> error;
   };
+  void add(const std::filesystem::path& folder);
+  void search(const std::filesystem::path& folder);
   void make_room(std::int64_t bytes, const Entry* keep);
 
   std::mutex mutex_;
   std::vector<Entry> entries_;
+  std::vector<std::filesystem::path> skipped_;
   std::size_t default_ = 0;
   std::int64_t most_bytes_;
   std::uint64_t uses_ = 0;
