@@ -86,6 +86,7 @@ TEST_F(ExplorerModels, DamagedOnesSayWhatIsWrongBeforeTheyAreLoaded) {
     EXPECT_ANY_THROW(store.get(name));
   };
   expect_error("a-cut", "format", "model.safetensors");
+  EXPECT_EQ(summary(store, "a-cut").family, "decoder") << "its config can be read";
   expect_error("b-text", "format", "config.json");
   expect_error("c-bare", "file", "has no model.safetensors");
   expect_error("d-lost", "file", "has no config.json");

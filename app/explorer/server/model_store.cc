@@ -56,17 +56,21 @@ std::int64_t size_of(const fs::path& path) {
   return code ? 0 : static_cast<std::int64_t>(size);
 }
 
-// The config, and the refusals of load_model_folder() that need no numbers.
-TransformerConfig checked_config(const fs::path& folder) {
-  for (const char* name : {config_name, weights_name})
-    if (!has(folder, name))
-      throw Error(ErrorKind::file, folder.string(), join("has no ", name),
-                  "copy it from the folder that training wrote");
-  TransformerConfig config =
-      config_from_json(beginning_of(folder / config_name, 1 << 20), (folder / config_name).string());
-  // Its header is checked against the length of the file.
-  const SafetensorsFile weights(folder / weights_name);
-  return config;
+void need(const fs::path& folder, const char* name) {
+  if (!has(folder, name))
+    throw Error(ErrorKind::file, folder.string(), join("has no ", name), "copy it from the folder that training wrote");
+}
+
+TransformerConfig config_of(const fs::path& folder) {
+  need(folder, config_name);
+  return config_from_json(beginning_of(folder / config_name, 1 << 20), (folder / config_name).string());
+}
+
+// What load_model_folder() refuses of the weights without reading numbers: the header is checked against the length of the
+// file.
+void check_weights(const fs::path& folder) {
+  need(folder, weights_name);
+  const SafetensorsFile header(folder / weights_name);
 }
 
 }  // namespace
@@ -200,7 +204,8 @@ std::vector<ModelStore::Summary> ModelStore::list() {
     if (entry.error && stamp_of(entry.path) != entry.stamp) entry.error.reset();
     Summary summary{entry.name, "", entry.model != nullptr, size_of(entry.path / weights_name), entry.error};
     try {
-      summary.family = family_of(entry.model ? entry.model->config() : checked_config(entry.path));
+      summary.family = family_of(entry.model ? entry.model->config() : config_of(entry.path));
+      if (!entry.model) check_weights(entry.path);
     } catch (const std::exception&) {
       if (!summary.error) summary.error = current_error();
     }
