@@ -16,6 +16,10 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 // is near enough to be a slip, or `name` has more than 100 bytes.
 std::string nearest_name(const std::string& name, const std::vector<std::string>& names);
 
+// The three names with the smallest edit distances to the beginning of `name`, however far: "a, b and c"; fewer if there
+// are fewer, "" for none.
+std::string nearest_three(std::string_view name, const std::vector<std::string>& names);
+
 // "encoder, decoder, cross"
 std::string listed(std::span<const std::string> names);
 // At most so many bytes of a text and "..." for the rest; no character of UTF-8 is cut.

@@ -1,6 +1,7 @@
 #include "core/names.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace attend {
 
@@ -34,6 +35,16 @@ std::string nearest_name(const std::string& name, const std::vector<std::string>
     for (const std::string& each : names)
       if (each.starts_with(name)) return each;
   return nearest;
+}
+
+std::string nearest_three(std::string_view name, const std::vector<std::string>& names) {
+  std::vector<std::pair<std::size_t, std::string>> near;
+  for (const std::string& each : names) near.emplace_back(edit_distance(name.substr(0, 100), each), each);
+  const std::size_t count = std::min<std::size_t>(3, near.size());
+  std::partial_sort(near.begin(), near.begin() + static_cast<std::ptrdiff_t>(count), near.end());
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) text += (i == 0 ? "" : i + 1 == count ? " and " : ", ") + near[i].second;
+  return text;
 }
 
 std::string listed(std::span<const std::string> names) {

@@ -159,7 +159,7 @@ Site parse_site(const std::string& name) {
     near.emplace_back(name_distance(std::string_view(name).substr(0, 100), known), std::move(known));
   }
   std::partial_sort(near.begin(), near.begin() + 3, near.end());
-  throw Error(ErrorKind::argument, "parse_site", join("there is no site '", name, "'"),
+  throw Error(ErrorKind::argument, "parse_site", join("there is no site '", shortened(name, 100), "'"),
               join("the nearest are ", near[0].second, ", ", near[1].second, " and ", near[2].second));
 }
 

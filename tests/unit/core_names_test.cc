@@ -26,6 +26,13 @@ TEST(NearestName, IsASlipAway) {
   EXPECT_EQ(nearest_name("width", {}), "");
 }
 
+TEST(NearestThree, AreNamedHoweverFar) {
+  EXPECT_EQ(nearest_three("weights", {"wieghts", "width", "zzzzzzzzzz", "weight"}), "weight, wieghts and width");
+  EXPECT_EQ(nearest_three("a", {"b", "cc"}), "b and cc");
+  EXPECT_EQ(nearest_three("a", {"bbb"}), "bbb");
+  EXPECT_EQ(nearest_three(std::string(1 << 20, 'a'), {}), "");
+}
+
 TEST(NamesInMessages, AreListedCutAndQuoted) {
   EXPECT_EQ(listed({}), "");
   EXPECT_EQ(listed(std::vector<std::string>{"a"}), "a");

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "attend/machine.h"
-#include "attend/names.h"
 #include "attend/threads.h"
 #include "attend/unicode.h"
 #include "attend/version.h"
@@ -159,9 +158,7 @@ void Api::answer(HttpRequest& request, const HttpReply& reply) {
   if (route == routes_.end()) {
     std::vector<std::string> known{"status", "models"};
     for (const auto& [each, unused] : routes_) known.push_back(each);
-    const std::string near = nearest_name(name, known);
-    throw ApiError(404, "unknown", "path", join("there is no ", path.substr(0, 100)),
-                   (near.empty() ? "" : "the nearest is " + near + "; ") + "there are " + listed(known));
+    throw unknown_name("path", join("there is no ", path.substr(0, 100)), name, known);
   }
   need_method("POST");
   if (request.content_type != "application/json")

@@ -1,8 +1,27 @@
 #include "explorer/api_error.h"
 
+#include <algorithm>
 #include <new>
+#include <span>
+
+#include "attend/names.h"
 
 namespace attend::explorer {
+namespace {
+
+constexpr std::size_t most_listed = 100;
+
+}  // namespace
+
+ApiError unknown_name(std::string where, std::string what, const std::string& name,
+                      const std::vector<std::string>& known) {
+  const std::string near = nearest_name(name, known);
+  const std::string some = listed(std::span(known).first(std::min<std::size_t>(most_listed, known.size())));
+  ApiError error(404, "unknown", std::move(where), std::move(what),
+                 (near.empty() ? "" : "the nearest is " + near + "; ") + "there are " + some);
+  error.detail = detail("unknown", name.substr(0, 100), known);
+  return error;
+}
 
 ApiError current_error() {
   try {

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "attend/error.h"
 #include "explorer/json_writer.h"
@@ -78,6 +79,10 @@ ApiError over_limit(std::string where, const char* what, const Found& found, con
   error.detail = attend::explorer::detail("limit", found, allowed);
   return error;
 }
+
+// 404: a name that is none of those there are, which are listed with the nearest first in the advice.
+ApiError unknown_name(std::string where, std::string what, const std::string& name,
+                      const std::vector<std::string>& known);
 
 // The exception being handled as what is answered; to be called inside a catch block.
 ApiError current_error();

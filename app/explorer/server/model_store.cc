@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <span>
 
-#include "attend/names.h"
 #include "attend/safetensors.h"
 #include "attend/unicode.h"
 
@@ -148,15 +146,8 @@ std::shared_ptr<const LoadedModel> ModelStore::get(const std::string& name) {
   std::lock_guard lock(mutex_);
   const auto entry =
       std::find_if(entries_.begin(), entries_.end(), [&](const Entry& each) { return each.name == name; });
-  if (entry == entries_.end()) {
-    const std::vector<std::string> known = names();
-    const std::string near = nearest_name(name, known);
-    ApiError error(404, "unknown", "model", join("there is no model \"", name.substr(0, 100), '"'),
-                   (near.empty() ? "" : "the nearest is " + near + "; ") + "there are " +
-                       listed(std::span(known).first(std::min<std::size_t>(20, known.size()))));
-    error.detail = detail("unknown", name.substr(0, 100), known);
-    throw error;
-  }
+  if (entry == entries_.end())
+    throw unknown_name("model", join("there is no model \"", name.substr(0, 100), '"'), name, names());
   entry->used = ++uses_;
   const Stamp stamp = stamp_of(entry->path);
   // A folder that was removed leaves its model as it is.

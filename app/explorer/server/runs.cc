@@ -7,7 +7,6 @@
 #include <numeric>
 #include <utility>
 
-#include "attend/names.h"
 #include "attend/tape.h"
 #include "explorer/api_error.h"
 #include "explorer/generation.h"
@@ -37,11 +36,7 @@ AttentionPlace attention_named(const std::string& name, const LoadedModel& model
     known.push_back(name_of(place));
     if (known.back() == name) return place;
   }
-  const std::string near = nearest_name(name, known);
-  ApiError error(404, "unknown", "attention", join(model.name, " has no attention \"", name.substr(0, 100), '"'),
-                 (near.empty() ? "" : "the nearest is " + near + "; ") + "there are " + listed(known));
-  error.detail = detail("unknown", name.substr(0, 100), known);
-  throw error;
+  throw unknown_name("attention", join(model.name, " has no attention \"", name.substr(0, 100), '"'), name, known);
 }
 
 // ---- Records

@@ -97,13 +97,9 @@ std::string layers_of(const Model& model) {
 }
 
 [[noreturn]] void refuse_place(const Model& model, const Edit& edit, const std::vector<Known>& known) {
-  std::vector<std::pair<std::size_t, std::string>> near;
-  for (const Known& each : known)
-    near.emplace_back(edit_distance(std::string_view(edit.at).substr(0, 100), each.name), each.name);
-  const std::size_t shown = std::min<std::size_t>(3, near.size());
-  std::partial_sort(near.begin(), near.begin() + static_cast<std::ptrdiff_t>(shown), near.end());
-  std::string names;
-  for (std::size_t i = 0; i < shown; ++i) names += (i == 0 ? "" : i + 1 == shown ? " and " : ", ") + near[i].second;
+  std::vector<std::string> names;
+  for (const Known& each : known) names.push_back(each.name);
+  const std::string near = nearest_three(edit.at, names);
   for (const Site& site : model.sites())
     if ((site.point == Point::scores || site.point == Point::weights) && fits(edit.at, name_of(site), false))
       throw Error(
@@ -113,7 +109,7 @@ std::string layers_of(const Model& model) {
   throw Error(
       ErrorKind::argument, edit_called(edit),
       join("there is no ", what_is_named(edit.kind), " '", edit.at.substr(0, 100), "'"),
-      join(shown == 0 ? "the model has none" : join("the nearest are ", names), "; the model has ", layers_of(model)));
+      join(near.empty() ? "the model has none" : join("the nearest are ", near), "; the model has ", layers_of(model)));
 }
 
 void check_heads(const TransformerConfig& config, const Edit& edit, const Site& site, Point counted) {

@@ -362,7 +362,7 @@ EdgeMeasure edge_measure_named(std::string_view name) {
     names.emplace_back(known);
   }
   const std::string near = nearest_name(std::string(name), names);
-  throw Error(ErrorKind::argument, "measure", join("there is no measure '", name, "'"),
+  throw Error(ErrorKind::argument, "measure", join("there is no measure '", shortened(std::string(name), 100), "'"),
               near.empty() ? "weight, write, first_order or exact" : join("did you mean '", near, "'?"));
 }
 

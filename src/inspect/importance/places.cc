@@ -68,12 +68,10 @@ HeadPlace parse_head(const Model& model, const std::string& name) {
   for (const HeadPlace& head : heads_of(model)) places.push_back(head);
   for (const HeadPlace& place : places)
     if (name_of(place) == name) return place;
-  std::vector<std::pair<std::size_t, std::string>> near;
-  for (const HeadPlace& place : places)
-    near.emplace_back(edit_distance(name.substr(0, 100), name_of(place)), name_of(place));
-  std::partial_sort(near.begin(), near.begin() + 3, near.end());
-  throw Error(ErrorKind::argument, "head", join("the model has no head '", name, "'"),
-              join("the nearest are ", near[0].second, ", ", near[1].second, " and ", near[2].second));
+  std::vector<std::string> names;
+  for (const HeadPlace& place : places) names.push_back(name_of(place));
+  throw Error(ErrorKind::argument, "head", join("the model has no head '", shortened(name, 100), "'"),
+              join("the nearest are ", nearest_three(name, names)));
 }
 
 void check_place(const Model& model, const HeadPlace& place, bool attention_only, const char* operation) {
