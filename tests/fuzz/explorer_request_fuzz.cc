@@ -1,60 +1,31 @@
-// Any bytes as the body of a request to the workbench and to single operations: an answer that is JSON, or an error
-// that is none of ours. The limits are small, so that what is allowed is computed quickly.
+// Any bytes as a request to the explorer's interface, to the models behind it, too. The answer is JSON or a tile, or an
+// error that is none of ours. Start from tests/fuzz/explorer_requests.
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <iostream>
 #include <string>
-#include <string_view>
+#include <vector>
 
-#include "explorer/api_error.h"
-#include "explorer/model_input.h"
-#include "explorer/operations.h"
-#include "explorer/workbench.h"
+#include "fuzz/explorer_requests.h"
 
-namespace {
-
-using namespace attend::explorer;
-
-Limits small() {
-  Limits limits;
-  limits.rows = 16;
-  limits.cells = 256;
-  limits.edits = 8;
-  limits.tokens = 16;
-  return limits;
-}
-
-template <typename Action>
-void attempt(const Action& action) {
-  std::string answer;
-  try {
-    JsonWriter out;
-    out.begin_object();
-    action(out);
-    out.end_object();
-    answer = out.take();
-  } catch (...) {
-    const ApiError error = current_error();
-    if (error.status() == 500) std::abort();
-    answer = to_json(error);
-  }
-  if (!Json::accept(answer)) std::abort();
-}
-
-}  // namespace
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const Limits limits = small();
-  attempt([&](JsonWriter& out) {
-    write_workbench(out, run_workbench(workbench_request(parse_json(text), limits), limits));
-  });
-  attempt([&](JsonWriter& out) { out.key("output").rows(run_operation(parse_json(text), limits)); });
-  attempt([&](JsonWriter& out) {
-    const Json body = parse_json(text);
-    Fields fields(body, "");
-    out.key("input");
-    write_input(out, input_request(fields, "input", limits));
-    fields.finish();
-  });
-  return 0;
+  static auto* const api = new attend::explorer::SmallApi;  // its threads live as long as the process
+  const std::string complaint = api->complaint(std::string(reinterpret_cast<const char*>(data), size));
+  if (complaint.empty()) return 0;
+  std::cerr << complaint << '\n';
+  std::abort();
+}
+
+// Bytes alone seldom stay JSON.
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t most, unsigned seed) {
+  static const std::vector<std::string> others = attend::explorer::example_requests();
+  if (seed % 3 == 0) return LLVMFuzzerMutate(data, size, most);
+  const std::string made =
+      attend::explorer::RequestMutator(seed).mutated(std::string(reinterpret_cast<const char*>(data), size), others);
+  if (made.size() > most) return LLVMFuzzerMutate(data, size, most);
+  std::memcpy(data, made.data(), made.size());
+  return made.size();
 }
