@@ -381,23 +381,19 @@ HttpResponse Api::generate(const Json& body, const StopSignal& stop) {
   texts.target.reset();
   texts.target_ids.reset();
   const Subject subject = read_input(*loaded, std::move(texts), limits_, false, [&] { return stop.stopped(); });
+  // With the rows that are still to be written: edits may name them.
+  StackRows rows = rows_of(subject.input);
+  rows.decoder = std::max<std::int64_t>(1, rows.decoder) + request.steps;
   if (fields.find("watch")) {
     request.watch = attention_named(fields.text("watch"), *loaded);
     if (request.watch->stack != StackKind::decoder)
       throw Error(ErrorKind::argument, "watch", "is an attention of the encoder, which does not read step by step",
                   "name one of the decoder, or take its weights from /tile");
     // The first step reads the prompt at once, and every step tells one row a head.
-    const auto prompt = static_cast<std::int64_t>(std::max<std::size_t>(1, subject.input.decoder.size()));
-    const std::int64_t rows = prompt + request.steps,
-                       keys = request.watch->part == Part::cross
-                                  ? static_cast<std::int64_t>(subject.input.encoder.size())
-                                  : rows;
-    if (const std::int64_t cells = loaded->config().heads * rows * keys; cells > limits_.tile_cells)
+    const std::int64_t keys = request.watch->part == Part::cross ? rows.encoder : rows.decoder;
+    if (const std::int64_t cells = loaded->config().heads * rows.decoder * keys; cells > limits_.tile_cells)
       throw over_limit("watch", "weights", cells, limits_.tile_cells);
   }
-  // Edits may name rows that are still to be written.
-  StackRows rows = rows_of(subject.input);
-  rows.decoder = std::max<std::int64_t>(1, rows.decoder) + request.steps;
   const std::shared_ptr<const RunEdits> edits = read_edits(fields, *loaded, rows, limits_, stop);
   fields.finish();
   const Stopwatch watch;
