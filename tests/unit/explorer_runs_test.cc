@@ -162,6 +162,8 @@ TEST_P(ExplorerRuns, ARowTellsEveryNumberOfTheTextbook) {
           if (!std::isinf(scores[key])) {
             EXPECT_NEAR(row["scaled"][key].get<double>(), scores[key], 1e-4 * std::max(1.0, std::abs(scores[key])))
                 << what;
+          } else {
+            EXPECT_TRUE(row["scaled"][key].is_number()) << what << "a key that the mask hides has a score before it";
           }
           if (weights[key] > 0) entropy -= weights[key] * std::log(weights[key]);
           const std::vector<double> value = part_of(value_rows[key], key_head, size);
