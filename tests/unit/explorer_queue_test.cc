@@ -90,8 +90,10 @@ TEST_F(ExplorerQueue, ANewerRequestOfTheSameClientAndPathOvertakes) {
   submit("waiting 2", "page", 2);
   submit("other client", "script", 1);
   submit("other path", "page", 1, nullptr, "row");
-  submit("newest 3", "page", 3);  // stops 1, which runs, and drops 2, which waits
-  submit("late 2", "page", 2);    // comes after a newer one
+  Door last;
+  submit("newest 3", "page", 3, &last);  // stops 1, which runs, and drops 2, which waits
+  submit("late 2", "page", 2);           // comes while a newer one is there
+  last.open = true;
   const std::vector<std::string> lines = log.wait_for(6);
   EXPECT_EQ(std::vector<std::string>(lines.end() - 3, lines.end()),
             (std::vector<std::string>{"other client done", "other path done", "newest 3 done"}));
