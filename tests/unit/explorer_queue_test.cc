@@ -30,12 +30,13 @@ struct Log {
   }
 };
 
-// A door that a job waits at until the test opens it, or until it is stopped.
+// A door that a job waits at until the test opens it, or, unless it is `shut`, until the job is stopped.
 struct Door {
   std::atomic<bool> open{false}, entered{false};
+  bool shut = false;
   void pass(const StopSignal& stop) {
     entered = true;
-    while (!open && !stop.stopped()) std::this_thread::yield();
+    while (!open && (shut || !stop.stopped())) std::this_thread::yield();
   }
   void wait_entered() const {
     while (!entered) std::this_thread::yield();
@@ -85,21 +86,26 @@ TEST_F(ExplorerQueue, RefusesWhatIsBeyondTheBoundAndSaysWhenToComeBack) {
 }
 
 TEST_F(ExplorerQueue, ANewerRequestOfTheSameClientAndPathOvertakes) {
+  door.shut = true;  // what waits behind it is in the queue until all are there
   submit("running 1", "page", 1, &door);
   door.wait_entered();
   submit("waiting 2", "page", 2);
   submit("other client", "script", 1);
   submit("other path", "page", 1, nullptr, "row");
-  Door last;
-  submit("newest 3", "page", 3, &last);  // stops 1, which runs, and drops 2, which waits
-  submit("late 2", "page", 2);           // comes while a newer one is there
-  last.open = true;
+  submit("newest 3", "page", 3);  // stops 1, which runs, and drops 2, which waits
+  submit("late 2", "page", 2);    // comes after a newer one
+  EXPECT_EQ(log.wait_for(2), (std::vector<std::string>{"waiting 2 409", "late 2 409"}));
+  door.open = true;
   const std::vector<std::string> lines = log.wait_for(6);
-  EXPECT_EQ(std::vector<std::string>(lines.end() - 3, lines.end()),
-            (std::vector<std::string>{"other client done", "other path done", "newest 3 done"}));
-  std::vector<std::string> rest(lines.begin(), lines.end() - 3);
-  std::sort(rest.begin(), rest.end());
-  EXPECT_EQ(rest, (std::vector<std::string>{"late 2 409", "running 1 stopped", "waiting 2 409"}));
+  EXPECT_EQ(std::vector<std::string>(lines.begin() + 2, lines.end()),
+            (std::vector<std::string>{"running 1 stopped", "other client done", "other path done", "newest 3 done"}));
+}
+
+TEST_F(ExplorerQueue, ANewerRequestStopsTheOneThatRuns) {
+  submit("running 1", "page", 1, &door);
+  door.wait_entered();
+  submit("newest 2", "page", 2);
+  EXPECT_EQ(log.wait_for(2), (std::vector<std::string>{"running 1 stopped", "newest 2 done"}));
 }
 
 TEST_F(ExplorerQueue, WithoutAClientNothingIsOvertaken) {
