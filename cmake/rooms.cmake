@@ -20,7 +20,7 @@ if(ATTEND_SANITIZE)
   target_link_options(attend_options INTERFACE -fsanitize=${ATTEND_SANITIZE})
   # g++ 12 takes what its own instrumentation adds to Highway's vectors for uses of values that were never set.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    target_compile_options(attend_options INTERFACE -Wno-maybe-uninitialized)
+    target_compile_options(attend_options INTERFACE -Wno-maybe-uninitialized -Wno-uninitialized)
   endif()
 endif()
 
