@@ -196,7 +196,9 @@ class RequestMutator {
         if (!lent.empty()) node = Json(*lent[below(lent.size())]);
         break;
       case 4:
-        if (node.is_number_integer()) node = node.get<std::int64_t>() + static_cast<std::int64_t>(below(5)) - 2;
+        // Round the ends as well: a neighbour of the largest number is the smallest.
+        if (node.is_number_integer())
+          node = static_cast<std::int64_t>(node.get<std::uint64_t>() + static_cast<std::uint64_t>(below(5)) - 2);
         else if (node.is_number()) node = node.get<double>() * (below(2) == 0 ? -1 : 1e6);
         break;
       case 5:

@@ -32,8 +32,7 @@ namespace {
 using Json = nlohmann::json;
 using namespace std::chrono_literals;
 
-// ---- The program
-// ------------------------------------------------------------------------------------------------------
+// ---- The program ----------------------------------------------------------------------------------------------------
 class Program {
  public:
   explicit Program(std::vector<std::string> arguments) {
@@ -83,8 +82,7 @@ class Program {
   pid_t child_ = -1;
 };
 
-// ---- A raw client
-// -----------------------------------------------------------------------------------------------------
+// ---- A raw client ---------------------------------------------------------------------------------------------------
 class Client {
  public:
   explicit Client(int port) {
@@ -216,8 +214,7 @@ class Explorer : public testing::Test {
 const char* const small_attention =
     R"({"x":[[1,0],[0,1],[1,1]],"query_weight":[[1,0],[0,1]],"key_weight":[[1,1],[0,1]],"value_weight":[[1,0],[1,2]]})";
 
-// ---- What honest clients get
-// ------------------------------------------------------------------------------------------
+// ---- What honest clients get ----------------------------------------------------------------------------------------
 TEST_F(Explorer, TellsWhatItIs) {
   const Client::Response response = get("/api/v1/status");
   ASSERT_EQ(response.status, 200);
@@ -314,8 +311,7 @@ TEST_F(Explorer, WorksTheWorkbench) {
               5.1e-4);
 }
 
-// ---- A model from inside
-// ----------------------------------------------------------------------------------------------
+// ---- A model from inside --------------------------------------------------------------------------------------------
 Json translated() {
   return {{"model", "tatoeba-zh-en"}, {"input", {{"source", "我喜欢学习中文。"}, {"language", "en"}}}};
 }
@@ -601,8 +597,7 @@ TEST_F(Explorer, ReadsABodyInPiecesAndAfterContinue) {
   EXPECT_EQ(client.receive().status, 200);
 }
 
-// ---- Foreign sites
-// ----------------------------------------------------------------------------------------------------
+// ---- Foreign sites --------------------------------------------------------------------------------------------------
 TEST_F(Explorer, RefusesForeignHostsAndOrigins) {
   const auto with = [&](const std::string& headers) {
     Client client(port());
@@ -646,9 +641,9 @@ TEST_F(Explorer, RefusesOtherWaysOfAsking) {
   EXPECT_EQ(get("/api/v1/models/%E4%B8%AD").status, 404);
 }
 
-// ---- Everybody else
-// --------------------------------------------------------------------------------------------------- A thousand bodies
-// that are no request: each gets a typed error of the 400s, and the server lives on.
+// ---- Everybody else -------------------------------------------------------------------------------------------------
+
+// A thousand bodies that are no request: each gets a typed error of the 400s, and the server lives on.
 TEST_F(Explorer, AnswersAThousandMalformedBodiesWithTypedErrors) {
   const std::string good = small_attention;
   std::mt19937 random(7);
@@ -785,8 +780,7 @@ TEST_F(Explorer, SlowAndDroppedConnectionsTakeNothingFromOthers) {
   EXPECT_EQ(post_text("attention", small_attention).status, 200);
 }
 
-// ---- Beginning and end
-// ------------------------------------------------------------------------------------------------
+// ---- Beginning and end ----------------------------------------------------------------------------------------------
 TEST(ExplorerProgram, EndsCleanlyOnCtrlC) {
   Program program({"--port", "0"});
   ASSERT_GT(program.port, 0);

@@ -119,6 +119,21 @@ TEST_F(ExplorerModels, TheFirstWholeOneIsTheDefaultAndOneIsNeeded) {
   EXPECT_THROW(ModelStore({at("absent")}), Error);
 }
 
+TEST_F(ExplorerModels, ADamagedModelIsRefusedUntilItIsMended) {
+  make_model("one");
+  ModelStore store({at("one")});
+  ASSERT_TRUE(store.get("one"));
+  const fs::path weights = at("one/model.safetensors"), kept = at("kept");
+  fs::copy_file(weights, kept);
+  fs::resize_file(weights, fs::file_size(weights) / 2);
+  for (int ask = 0; ask < 2; ++ask) EXPECT_THROW(store.get("one"), std::exception) << ask;
+  ASSERT_TRUE(store.list().front().error);
+  EXPECT_FALSE(store.list().front().loaded);
+  fs::copy_file(kept, weights, fs::copy_options::overwrite_existing);
+  EXPECT_TRUE(store.get("one"));
+  EXPECT_FALSE(store.list().front().error);
+}
+
 TEST_F(ExplorerModels, WeightsThatChangeAreReadAgain) {
   make_model("one");
   ModelStore store({at("one")});

@@ -19,8 +19,7 @@ namespace {
 using Rows = std::vector<std::vector<double>>;
 constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
-// ---- Talking to it as a page does: JSON in, JSON out
-// ------------------------------------------------------------------
+// ---- Talking to it as a page does: JSON in, JSON out ----------------------------------------------------------------
 Json ask(const Json& body) {
   const Limits limits;
   JsonWriter out;
@@ -60,8 +59,7 @@ void expect_rows(const Json& found, const Rows& expected, double tolerance, cons
   }
 }
 
-// ---- The textbook
-// -----------------------------------------------------------------------------------------------------
+// ---- The textbook ---------------------------------------------------------------------------------------------------
 Rows product(const Rows& a, const Rows& b) {
   Rows c(a.size(), std::vector<double>(b[0].size(), 0));
   for (std::size_t i = 0; i < a.size(); ++i)
@@ -190,8 +188,7 @@ void expect_textbook(const Case& one, const std::string& name) {
   else expect_rows(found["projected"], product(joined, one.output_weight), 5e-5, name + " projected");
 }
 
-// ---- Random cases
-// -----------------------------------------------------------------------------------------------------
+// ---- Random cases ---------------------------------------------------------------------------------------------------
 struct Draw {
   std::uint64_t seed;
   std::int64_t below(std::int64_t bound) {
@@ -320,8 +317,7 @@ TEST(ExplorerWorkbench, EveryNumberEqualsTheTextbook) {
   }
 }
 
-// ---- Examples by hand: tokens A, B, C
-// ---------------------------------------------------------------------------------
+// ---- Examples by hand: tokens A, B, C -------------------------------------------------------------------------------
 const Json tokens = {{"x", {{1, 0}, {0, 1}, {1, 1}}},
                      {"query_weight", {{1, 0}, {0, 1}}},
                      {"key_weight", {{1, 1}, {0, 1}}},
@@ -410,8 +406,7 @@ TEST(ExplorerWorkbench, ScoresDependOnPositionsByTheirDifferenceOnly) {
   expect_rows(there["heads"][0]["scores"], expected, 1e-4, "scores");
 }
 
-// ---- What it refuses
-// --------------------------------------------------------------------------------------------------
+// ---- What it refuses ------------------------------------------------------------------------------------------------
 TEST(ExplorerWorkbench, NamesWhatDoesNotFit) {
   const auto with = [](Json body, const char* name, const Json& value) {
     body[name] = value;
@@ -444,8 +439,7 @@ TEST(ExplorerWorkbench, NamesWhatDoesNotFit) {
       "shape");
 }
 
-// ---- Single operations
-// ------------------------------------------------------------------------------------------------
+// ---- Single operations ----------------------------------------------------------------------------------------------
 TEST(ExplorerOperations, GiveWhatTheirNamesSay) {
   expect_rows(operate({{"name", "product"}, {"a", {{1, 2}}}, {"b", {{3, 4, 5}, {6, 7, 8}}}}), {{15, 18, 21}}, 1e-6,
               "product");

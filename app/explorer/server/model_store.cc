@@ -98,7 +98,7 @@ ModelStore::ModelStore(const std::vector<fs::path>& folders, const std::string& 
   }
   default_ = static_cast<std::size_t>(whole - entries_.begin());
   for (std::size_t i = 0; i < entries_.size(); ++i)
-    if (entries_[i].name == preferred) default_ = i;
+    if (entries_[i].name == preferred && is_model(entries_[i].path)) default_ = i;
 }
 
 void ModelStore::add(const fs::path& path) {
@@ -167,6 +167,8 @@ std::shared_ptr<const LoadedModel> ModelStore::get(const std::string& name) {
     entry->model = std::move(model);
     entry->error.reset();
   } catch (const std::exception&) {
+    // A model that was read before is not what the folder holds.
+    entry->model.reset();
     entry->error = current_error();
     throw;
   }
