@@ -177,10 +177,9 @@ void run(Options& options, const Globals& globals) {
         (globals.json || options.files.want_matrices() ||
          (printed && options.inspect.target && edges_of(folder.model.config(), subject) <= few_edges));
     // What rows tell in numbers stands in the place of what words look at; files that hold it do for it.
-    const bool table =
-        !globals.json &&
-        ((options.statistics.top > 0 && !options.files.has({".top.csv", ".json", ".npz"})) ||
-         (options.statistics.of_rows() && !options.files.has({".rows.csv", ".heads.csv", ".json", ".npz", ".html"})));
+    const bool table = !globals.json &&
+                       ((options.statistics.top > 0 && !options.files.has({".top.csv", ".json", ".npz"})) ||
+                        (options.statistics.of_rows() && !options.files.has({".rows.csv", ".json", ".npz", ".html"})));
     options.inspect.statistics = !printed || options.statistics.statistics;
     options.inspect.least_share = printed && !table ? least_printed_share : 0;
     InspectReport report = inspect(folder, model.filename().string(), subject, options.inspect);
@@ -219,7 +218,7 @@ void run(Options& options, const Globals& globals) {
       // In a file a row is a line.
       if (table)
         print_statistics(
-            out, report.inspection,
+            out, report.inspection, options.statistics.statistics, options.inspect.regions,
             is_terminal(STDOUT_FILENO) ? terminal_columns(STDOUT_FILENO) : std::numeric_limits<int>::max());
       if (options.inspect.target)
         print_effects(

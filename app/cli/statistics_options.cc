@@ -106,18 +106,24 @@ void StatisticsFlags::choose(InspectOptions& options) const {
   for (const std::string& span : spans) options.regions.push_back(region_of(span));
 }
 
-void print_statistics(Output& out, const Inspection& inspection, int columns) {
+void print_statistics(Output& out, const Inspection& inspection, bool all, const std::vector<KeyRegion>& regions,
+                      int columns) {
   for (const ShownAttention& attention : inspection.attentions) {
-    if (attention.statistics.empty() && attention.largest.count == 0) continue;
+    std::vector<const RowStatistic*> statistics;
+    for (const RowStatistic& one : attention.statistics)
+      if (all || std::any_of(regions.begin(), regions.end(),
+                             [&](const KeyRegion& region) { return one.name == "on " + region.name; }))
+        statistics.push_back(&one);
+    if (statistics.empty() && attention.largest.count == 0) continue;
     const auto& queries = inspection.texts[attention.query_text].tokens;
     const auto& keys = inspection.texts[attention.key_text].tokens;
     int widest = display_width("query");
     for (const ShownToken& token : queries) widest = std::max(widest, std::min(display_width(token.text), 16));
     std::string heading = "  " + padded("query", widest);
     std::vector<int> widths;
-    for (const RowStatistic& statistic : attention.statistics) {
-      widths.push_back(std::max(display_width(statistic.name), 7) + 2);
-      heading += right(statistic.name, widths.back());
+    for (const RowStatistic* statistic : statistics) {
+      widths.push_back(std::max(display_width(statistic->name), 7) + 2);
+      heading += right(statistic->name, widths.back());
     }
     const int before_keys = display_width(heading) + 3;
     if (attention.largest.count > 0) heading += "   largest keys";
@@ -131,8 +137,7 @@ void print_statistics(Output& out, const Inspection& inspection, int columns) {
         out.line(heading);
         for (std::size_t query = 0; query < queries.size(); ++query, ++row) {
           std::string line = "  " + padded(queries[query].text, widest);
-          for (std::size_t i = 0; i < widths.size(); ++i)
-            line += right(number(attention.statistics[i].values[row]), widths[i]);
+          for (std::size_t i = 0; i < widths.size(); ++i) line += right(number(statistics[i]->values[row]), widths[i]);
           int at = display_width(line);
           for (std::size_t rank = 0; rank < count; ++rank) {
             const std::int32_t key = attention.largest.keys[row * count + rank];

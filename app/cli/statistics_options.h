@@ -21,7 +21,9 @@ struct StatisticsFlags {
   void choose(InspectOptions& options) const;
 };
 
-// A table for every layer and head: statistics and largest keys of its rows, keys wrapped to so many columns.
-void print_statistics(Output& out, const Inspection& inspection, int columns);
+// A table for every layer and head: statistics and largest keys of its rows, keys wrapped to so many columns. all: every
+// statistic of the inspection, else those on `regions` alone.
+void print_statistics(Output& out, const Inspection& inspection, bool all, const std::vector<KeyRegion>& regions,
+                      int columns);
 
 }  // namespace attend::cli

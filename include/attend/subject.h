@@ -33,7 +33,7 @@ struct Subject {
   // One token a row of the stack that has logits: a decoder's row is followed by it, -1 where the text ends; an encoder
   // alone reads it there.
   std::vector<std::int32_t> next;
-  std::vector<Piece> source, target;  // of the rows of encoder and decoder; empty where there is no such stack
+  std::vector<Piece> source, target;  // of the rows of encoder and decoder; empty without SubjectOptions::pieces
 };
 
 // A text or a language that the model cannot take, for programs that say so in words of their own.

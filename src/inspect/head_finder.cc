@@ -498,10 +498,6 @@ std::array<double, behaviour_count> values_of(HeadSums& sums) {
   return values;
 }
 
-}  // namespace
-
-namespace {
-
 void check_options(const TransformerConfig& config, const HeadOptions& options) {
   if (config.encoder && config.encoder->vocabulary == 0)
     throw Error(ErrorKind::argument, "heads", "the encoder reads features, not tokens", "use a model of text");

@@ -82,6 +82,12 @@ struct Side {
   std::vector<TokenGroup> groups;
 };
 
+void check_pieces(const Subject& subject) {
+  if (subject.source.size() != subject.input.source.size() || subject.target.size() != subject.input.ids.size())
+    throw Error(ErrorKind::argument, "inspect", "the subject has other readable pieces than tokens",
+                "read it with SubjectOptions::pieces");
+}
+
 Side side_of(const std::vector<Piece>& pieces, GroupBy by, const std::string& words, const Tokenizer* tokenizer) {
   if (words.empty()) return {pieces, group(pieces, by)};
   return {pieces, group_by_segmentation(pieces, words, tokenizer ? tokenizer->normalisation() : Normalisation::none)};
@@ -438,6 +444,7 @@ InspectReport inspect(const ModelFolder& folder, const std::string& model, const
     throw Error(ErrorKind::argument, "largest keys", join(options.top_keys, " are asked for"),
                 join("ask for 1 to ", most_top_keys));
   check_regions(options.regions);
+  check_pieces(subject);
 
   const Side source = side_of(subject.source, options.group, options.source_words, folder.source.get());
   const Side target = side_of(subject.target, options.group, options.target_words, folder.target.get());

@@ -163,7 +163,7 @@ class RequestMutator {
                                              "abcabc",
                                              "abcdefghabcdefghabcdefgh",
                                              "学",
-                                             "\u0000",
+                                             std::string(1, '\0'),
                                              "all",
                                              "decoder.0.self",
                                              "encoder.1.self",
@@ -204,7 +204,7 @@ class RequestMutator {
       case 5:
         if (node.is_array() && !node.empty()) node.push_back(Json(node[below(node.size())]));
         else if (node.is_object() && !lent.empty())
-          node.update(lent[below(lent.size())]->is_object() ? *lent.front() : Json::object());
+          if (const Json& one = *lent[below(lent.size())]; one.is_object()) node.update(Json(one));
         break;
       case 6:
         if (node.is_array() && !node.empty())

@@ -603,7 +603,8 @@ TEST_F(Cli, TheBrowserThatExploreOpensIsNobodysToWaitFor) {
       "cd '" +
       path("").string() +
       "'; for i in $(seq 300); do [ -s opened ] && break; sleep 0.1; done\n"
-      "sleep 0.3; cat /proc/$explorer/task/$explorer/children > children; kill $explorer; wait\n";
+      "for i in $(seq 300); do cat /proc/$explorer/task/$explorer/children > children; [ -s children ] || break; sleep 0.1; done\n"
+      "kill $explorer; wait\n";
   ASSERT_EQ(std::system(("sh '" + write("script", script).string() + "'").c_str()) & 0x7F, 0);
   const std::string url = Json::parse(contents(path("url"))).at("url");
   EXPECT_EQ(contents(path("opened")), url + "\n");

@@ -74,10 +74,6 @@ void draw_plain(Svg& svg, const ShownToken& token, double x, double y, double wi
            {token_size, ink, Anchor::middle, bold, 0, fitting == text ? "" : text});
 }
 
-}  // namespace
-
-namespace {
-
 // Boxes of the keys, coloured by the weight that query `row` gives them.
 void draw_keys(Svg& svg, const Matrix& matrix, const Flow& keys, std::size_t row, double y, const Scale& scale,
                bool numbers, bool outline_query) {
