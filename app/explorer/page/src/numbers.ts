@@ -34,7 +34,7 @@ export function plain(value: number): string {
   return String(single);
 }
 
-// The same and the bits.
+// As a reader can compare it with what another program stores.
 const words = new DataView(new ArrayBuffer(4));
 export function exact(value: number | null): string {
   if (value === null) return '−∞';
