@@ -61,7 +61,7 @@ export function App() {
     <main id="main" tabIndex={-1}>
       <Boundary key={room} start={`#/${pathOf[room]}`}>{room === 'bench' ? <BenchScreen /> : room === 'model' ? <RoomScreen /> : <LearnScreen />}</Boundary>
     </main>
-    <div class="toasts" aria-live="polite">{toast.value && <div class={`toast ${toast.value.tone}`} role={toast.value.tone === 'error' ? 'alert' : 'status'}>{toast.value.text}<Button icon="close" label={t('close')} onClick={() => { toast.value = null; }} /></div>}</div>
+    <div class="toasts">{toast.value && <div class={`toast ${toast.value.tone}`} role={toast.value.tone === 'error' ? 'alert' : 'status'}>{toast.value.text}<Button icon="close" label={t('close')} onClick={() => { toast.value = null; }} /></div>}</div>
     <Help />
   </>;
 }

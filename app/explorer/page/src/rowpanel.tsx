@@ -31,8 +31,6 @@ export interface RowPanelProps {
   took?: number | null;
   entropy?: number | null;
   sum?: number;                  // of the weights of the whole row, where only some of its keys are here
-  editable?: boolean;
-  canLock?: boolean;
   onChoose: (key: number) => void;
   onDrag?: (key: number, score: number, done: boolean) => void;
   onSet?: (key: number, score: number) => void;
@@ -61,7 +59,7 @@ export function RowPanel(p: RowPanelProps) {
   const pixels = (range[1] - range[0]) / height;
   const y = (score: number) => Math.max(0, Math.min(height, (range[1] - score) / pixels));
   const zero = y(0);
-  const editable = p.editable !== false && !!p.onDrag;
+  const editable = !!p.onDrag;
   const dense = p.keys.length > 20;
   const focusKey = (key: number) => {
     p.onChoose(key);
@@ -213,7 +211,7 @@ class Columns extends Component<ColumnsProps> {
       return <div class={`row-column ${key === chosen ? 'chosen' : ''} ${edited ? 'edited' : ''}`} data-key={key}>
         <button type="button" class="key-label hue-k" tabIndex={-1} title={label} onClick={() => now.current!.focusKey(key)}>{label}</button>
         <div class={`score-track ${masked ? 'masked' : ''} ${editable ? 'editable' : ''}`} style={{ height: `${height}px` }} role="slider" tabIndex={key === chosen ? 0 : -1} aria-orientation="vertical"
-          aria-label={t('row.slider', query, label)} aria-valuemin={-100} aria-valuemax={100} aria-disabled={!editable || masked}
+          aria-label={t('row.slider', query, label)} aria-disabled={!editable || masked}
           onKeyDown={(event) => now.current!.keys(event, key)} onPointerDown={(event) => now.current!.down(event, key)} onPointerMove={(event) => now.current!.move(event)} onPointerUp={(event) => now.current!.up(event)} onPointerCancel={(event) => now.current!.up(event)}
           onPointerEnter={() => now.current!.peek('score', key)} onDblClick={() => now.current!.reset(key)} onFocus={() => now.current!.choose(key)}>
           {masked ? <i class="forbidden">{forbidden ? '✕' : '−∞'}</i> : !dense && <>
@@ -248,13 +246,17 @@ class Drawn {
 
   write(host: HTMLElement, columns: Column[], dense: boolean, strongest: number, palette: Palette): void {
     if (this.stale) this.find(host, dense);
+    // Where the sliders end, for who hears them: a score has no bounds, and the row's are what it is measured by.
+    const numbers = columns.flatMap((column) => column.number ?? []), low = Math.floor(Math.min(0, ...numbers)) - 1, high = Math.ceil(Math.max(0, ...numbers)) + 1;
     columns.forEach((column, key) => {
       const slot = this.slots[key], at = column.score;
       const differs = (name: string, value: string) => slot.was[name] !== value && (slot.was[name] = value, true);
       const attribute = (part: HTMLElement, name: string, value: string) => { if (differs(name, value)) part.setAttribute(name, value); };
       const style = (part: keyof typeof parts, name: 'top' | 'height', value: string) => { if (slot[part] && differs(part + name, value)) slot[part].style[name] = value; };
       const text = (part: keyof typeof parts, value: string) => { if (slot[part] && differs(part, value)) slot[part].textContent = value; };
-      attribute(slot.slider!, 'aria-valuenow', String(column.number ?? -100));
+      attribute(slot.slider!, 'aria-valuemin', String(low));
+      attribute(slot.slider!, 'aria-valuemax', String(high));
+      attribute(slot.slider!, 'aria-valuenow', String(column.number ?? low));
       attribute(slot.slider!, 'aria-valuetext', column.spoken);
       attribute(slot.track!, 'data-weight', String(column.weight));
       if (dense) return;

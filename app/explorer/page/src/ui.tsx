@@ -89,7 +89,7 @@ export function Select(props: { label: string; value: string; options: { value: 
 }
 
 export interface MenuItem { label: string; note?: string; onClick: () => void; disabled?: boolean }
-export function Menu({ label, icon, items, text = false, align = 'right', id }: { label: string; icon: string; items: (MenuItem | null)[]; text?: boolean; align?: 'left' | 'right'; id?: string }) {
+export function Menu({ label, icon, items, id }: { label: string; icon: string; items: (MenuItem | null)[]; id?: string }) {
   const [open, setOpen] = useState(false);
   const host = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -101,6 +101,7 @@ export function Menu({ label, icon, items, text = false, align = 'right', id }: 
   }, [open]);
   const keys = (event: KeyboardEvent) => {
     if (event.key === 'Escape') { event.stopPropagation(); setOpen(false); host.current?.querySelector('button')?.focus(); return; }
+    if (event.key === 'Tab') { setOpen(false); return; }
     if (event.key !== 'ArrowDown' && event.key !== 'ArrowUp') return;
     event.preventDefault();
     event.stopPropagation();
@@ -108,9 +109,9 @@ export function Menu({ label, icon, items, text = false, align = 'right', id }: 
     const at = all.indexOf(document.activeElement as HTMLElement);
     all[(at + (event.key === 'ArrowDown' ? 1 : -1) + all.length) % all.length]?.focus();
   };
-  return <div class={`menu ${align}`} ref={host} onKeyDown={keys}>
-    <button type="button" id={id} class={`button ${text ? '' : 'icon-only'}`} aria-haspopup="menu" aria-expanded={open} aria-label={text ? undefined : label} title={text ? undefined : label} onClick={() => setOpen(!open)}>
-      <Icon name={icon} />{text && <span>{label}</span>}
+  return <div class="menu" ref={host} onKeyDown={keys}>
+    <button type="button" id={id} class="button icon-only" aria-haspopup="menu" aria-expanded={open} aria-label={label} title={label} onClick={() => setOpen(!open)}>
+      <Icon name={icon} />
     </button>
     {open && <div class="menu-list" role="menu" aria-label={label}>
       {items.map((item) => item

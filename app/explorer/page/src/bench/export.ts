@@ -3,6 +3,7 @@ import type { AttentionResult } from '../engine';
 import { cellColour, light, type Tone } from '../colours';
 import { largest } from '../grid';
 import { show, toCsv } from '../numbers';
+import { t } from '../words';
 import { keyNames, queryNames, requestOf, type Bench } from './state';
 
 const python = (value: unknown): string => JSON.stringify(value).replace(/\bnull\b/g, 'None').replace(/\btrue\b/g, 'True').replace(/\bfalse\b/g, 'False');
@@ -128,9 +129,9 @@ export function svgOf(b: Bench, r: AttentionResult): string {
     { title: 'Q', rows: r.q, tone: 'q', side: queries, top: null, sideTone: light.hues.q },
     { title: 'K', rows: r.k, tone: 'k', side: keys, top: null, sideTone: light.hues.k },
     { title: 'V', rows: r.v, tone: 'v', side: keys, top: null, sideTone: light.hues.k },
-    { title: 'scores', rows: head.scores, tone: 's', side: queries, top: keys, sideTone: light.hues.q },
-    { title: 'weights', rows: head.weights, tone: 'w', side: queries, top: keys, sideTone: light.hues.q },
-    { title: r.projected ? 'output W_O' : 'output', rows: r.projected ?? r.concatenated, tone: 'v', side: queries, top: null, sideTone: light.hues.q },
+    { title: t('bench.scores'), rows: head.scores, tone: 's', side: queries, top: keys, sideTone: light.hues.q },
+    { title: t('bench.weights'), rows: head.weights, tone: 'w', side: queries, top: keys, sideTone: light.hues.q },
+    { title: r.projected ? `${t('row.output')} W_O` : t('row.output'), rows: r.projected ?? r.concatenated, tone: 'v', side: queries, top: null, sideTone: light.hues.q },
   ];
   const numbers = Math.max(...parts.map((p) => p.rows[0].length)) <= 12;
   const w = numbers ? 48 : 8, h = numbers ? 24 : 8, gap = 28, margin = 16, top = 54;
@@ -155,7 +156,10 @@ export function svgOf(b: Bench, r: AttentionResult): string {
     tall = Math.max(tall, p.rows.length * h);
   }
   const width = x - gap + margin, total = top + tall + 36;
+  const caption = [
+    'Attend', t('export.bench', b.chosen.head, b.heads, show(r.scale, 4), t(`mask.${b.mask.kind}`)), ...(b.edits.length ? [t('export.edits', b.edits.length)] : []), 'float32',
+  ].join(' · ');
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${total}" viewBox="0 0 ${width} ${total}" font-family="system-ui, 'PingFang SC', 'Noto Sans SC', sans-serif" font-size="13" fill="${light.ink}">` +
     `<defs><pattern id="masked" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M0 6 6 0" stroke="${light.faint}" stroke-width="0.8"/></pattern></defs><rect width="100%" height="100%" fill="#fff"/>${body}` +
-    `<text x="${margin}" y="${total - 12}" font-size="11" fill="${light.faint}">Attend · head ${b.chosen.head} of ${b.heads} · scale ${show(r.scale, 4)} · mask ${b.mask.kind}${b.edits.length ? ` · ${b.edits.length} edits` : ''} · float32</text></svg>`;
+    `<text x="${margin}" y="${total - 12}" font-size="11" fill="${light.faint}">${escape(caption)}</text></svg>`;
 }

@@ -2,6 +2,7 @@
 import { signal } from '@preact/signals';
 import type { AttentionRequest, AttentionResult, MaskRule, Matrix, ScoreEdit } from '../engine';
 import { Lane } from '../engine';
+import { History } from '../history';
 import { engine, hush } from '../shared';
 
 export type MaskKind = 'none' | 'causal' | 'window' | 'prefix' | 'dense';
@@ -69,8 +70,8 @@ export const result = signal<AttentionResult | null>(null);
 export const baseResult = signal<AttentionResult | null>(null); // without edits
 export const failure = signal<unknown>(null);
 export const settled = signal<Bench | null>(null);               // the state that `result` belongs to
-export const past = signal<Bench[]>([]);
-export const future = signal<Bench[]>([]);
+const history = new History<Bench>();
+export const { past, future } = history;
 
 // A new answer with the arrays of the one before wherever the numbers are the same, so that nothing is drawn again for them.
 function kept(old: unknown, now: unknown): unknown {
@@ -122,21 +123,14 @@ async function ask(b: Bench): Promise<void> {
 
 export function askAgain(): void { baseFor = ''; void ask(bench.value); }
 
-let merging: string | null = null;
-let mergedAt = 0;
-// `merge`: changes with the same word, close together, are one step for undo (a drag, a run of arrow keys).
 export function change(next: Partial<Bench>, merge: string | null = null): void {
-  const before = bench.value;
-  const after = { ...before, ...next };
-  const now = performance.now();
-  if (!(merge !== null && merge === merging && now - mergedAt < 1500)) {
-    past.value = [...past.value.slice(-199), before];
-  }
-  merging = merge;
-  mergedAt = now;
-  future.value = [];
-  bench.value = after;
-  void ask(after);
+  history.record(bench.value, merge);
+  show({ ...bench.value, ...next });
+}
+function show(b: Bench | null): void {
+  if (!b) return;
+  bench.value = b;
+  void ask(b);
 }
 
 // While a finger is on a bar nothing is committed: the page previews every row that the score reaches, the engine is asked once the
@@ -154,31 +148,12 @@ export function choose(chosen: Partial<Bench['chosen']>): void {
   if (settled.value && settled.value.edits === bench.value.edits) settled.value = { ...settled.value, chosen: bench.value.chosen };
 }
 
-export function undo(): void {
-  const before = past.value.at(-1);
-  if (!before) return;
-  future.value = [bench.value, ...future.value];
-  past.value = past.value.slice(0, -1);
-  merging = null;
-  bench.value = before;
-  void ask(before);
-}
-
-export function redo(): void {
-  const after = future.value[0];
-  if (!after) return;
-  past.value = [...past.value, bench.value];
-  future.value = future.value.slice(1);
-  merging = null;
-  bench.value = after;
-  void ask(after);
-}
+export const undo = (): void => show(history.back(bench.value));
+export const redo = (): void => show(history.forward(bench.value));
 
 export function load(b: Bench): void {
-  past.value = [];
-  future.value = [];
-  bench.value = b;
-  void ask(b);
+  history.clear();
+  show(b);
 }
 
 // ---- Edits -------------------------------------------------------------------------------------------------------

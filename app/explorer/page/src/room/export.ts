@@ -3,8 +3,8 @@ import { light, ramp, weightColour } from '../colours';
 import type { Token } from '../engine';
 import { plain, toCsv } from '../numbers';
 import { t } from '../words';
-import { describe } from './outcome';
-import { axes, base, headName, info, label, linkState, masks, placed, room, site, tile } from './state';
+import { describe } from './describe';
+import { axes, base, headName, inForce, info, label, linkState, masks, placed, room, site, tile } from './state';
 
 const mostSaved = 512 * 512;
 
@@ -24,7 +24,7 @@ export async function matrixCsv(): Promise<string> {
 }
 
 export async function matrixSvg(): Promise<string> {
-  const a = site.value!, r = room.value, { queries, keys } = axes(a, base.value);
+  const a = site.value!, r = room.value, { queries, keys } = axes(a, base.value), edits = inForce(r.edits);
   const m = await headMatrix();
   const cell = Math.max(6, Math.min(26, Math.floor(700 / Math.max(queries.length, keys.length))));
   const escape = (text: string) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
@@ -38,7 +38,7 @@ export async function matrixSvg(): Promise<string> {
   });
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${Math.ceil(width)}" height="${height}" viewBox="0 0 ${Math.ceil(width)} ${height}" font-family="system-ui, 'PingFang SC', 'Noto Sans SC', sans-serif" font-size="12" fill="${light.ink}">` +
     `<defs><pattern id="masked" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M0 6 6 0" stroke="${light.faint}" stroke-width="0.8"/></pattern></defs><rect width="100%" height="100%" fill="#fff"/>${body}` +
-    `<text x="16" y="${height - 14}" font-size="11" fill="${light.faint}">${escape(info.value!.name)} · ${headName(a.name, r.at.head)}${r.edits.length ? ` · ${t('export.edits', r.edits.length)}` : ''} · ${t('export.colour')}</text></svg>`;
+    `<text x="16" y="${height - 14}" font-size="11" fill="${light.faint}">${escape(info.value!.name)} · ${headName(a.name, r.at.head)}${edits.length ? ` · ${t('export.edits', edits.length)}` : ''} · ${t('export.colour')}</text></svg>`;
 }
 
 // NumPy's format 1.0: little-endian float32, [queries][keys].
@@ -73,6 +73,7 @@ export async function alignmentLine(): Promise<string> {
 export async function matrixHtml(): Promise<string> {
   const a = site.value!, r = room.value, { queries, keys } = axes(a, base.value), m = await headMatrix();
   const escape = (text: string) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
+  const edits = inForce(r.edits);
   const title = `${info.value!.name} · ${headName(a.name, r.at.head)}`;
   const { source, target, text } = base.value!.input;
   const data = { attention: a.name, head: r.at.head, queries: queries.map(label), keys: keys.map(label), weights: m, experiment: JSON.parse(experiment()) };
@@ -80,7 +81,7 @@ export async function matrixHtml(): Promise<string> {
     `<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'"><title>${escape(title)}</title>` +
     `<style>body{font:16px/1.5 system-ui,"PingFang SC","Noto Sans SC","Microsoft YaHei",sans-serif;color:${light.ink};margin:32px auto;max-width:960px;padding:0 16px}h1{font-size:20px}.scroll{overflow-x:auto}table{border-collapse:collapse;font:12px/1.4 ui-monospace,monospace}td,th{padding:2px 6px;text-align:right;white-space:nowrap}p{white-space:pre-wrap}summary{cursor:pointer}</style>` +
     `<h1>${escape(title)}</h1>${[source, target, text].filter((part) => part !== undefined).map((part) => `<p>${escape(part!)}</p>`).join('')}` +
-    `${r.edits.length ? `<ol>${r.edits.map((e) => `<li>${escape(e.name ?? describe(e))}</li>`).join('')}</ol>` : ''}<div class="scroll">${await matrixSvg()}</div>` +
+    `${edits.length ? `<ol>${edits.map((e) => `<li>${escape(e.name ?? describe(e))}</li>`).join('')}</ol>` : ''}<div class="scroll">${await matrixSvg()}</div>` +
     `<details><summary>${escape(t('room.html.numbers'))}</summary><div class="scroll"><table><tr><th></th>${keys.map((token) => `<th scope="col">${escape(label(token))}</th>`).join('')}</tr>` +
     `${queries.map((token, i) => `<tr><th scope="row">${escape(label(token))}</th>${m[i].map((w) => `<td>${plain(w)}</td>`).join('')}</tr>`).join('')}</table></div></details>` +
     `<script type="application/json" id="attend">${JSON.stringify(data).replace(/</g, '\\u003c')}</script></html>\n`;

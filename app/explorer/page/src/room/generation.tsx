@@ -3,12 +3,11 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { GenerateMethod, GenerateResult, GenerateStep, Token } from '../engine';
 import { bytes, exact, show } from '../numbers';
-import { engine, explain, say, textScale } from '../shared';
+import { complain, engine, returned, textScale } from '../shared';
 import { Button, NumberField, Segmented, Stepper } from '../ui';
 import { t } from '../words';
 import { base, directionOf, inForce, info, label, room, site, writing, type Writing } from './state';
 
-const clean = (text: string) => text.replace(/^[ \u2581]+/, '').replace(/\n/g, '⏎') || '␣';
 const put = (next: Partial<Writing>) => { writing.value = { ...writing.value, ...next }; };
 
 function methodOf({ kind, beams, temperature, top_k, top_p, seed }: Writing): GenerateMethod {
@@ -28,19 +27,19 @@ export function Generation() {
   useEffect(() => { setMade(null); }, [b]);
   useEffect(() => {
     if (!open || !b) return;
-    let alive = true;
-    const { source, text, language } = b.input;
-    engine.generate({ model: r.model, input: source !== undefined ? { source, language } : { text: text ?? '' }, edits: inForce(r.edits), steps, method: JSON.parse(method) as GenerateMethod, prefix_ids: prefix, ...(watch ? { watch } : {}) })
-      .then((reply) => { if (alive) setMade(reply); }).catch((error) => { if (alive) say(explain(error), 'error'); });
-    return () => { alive = false; };
-  }, [open, b, r.edits, method, steps, prefix, watch]);
+    const asked = new AbortController(), { source, text, language } = b.input;
+    const input = source !== undefined ? { source, language } : { text: text ?? '' }, how = JSON.parse(method) as GenerateMethod;
+    engine.generate({ model: r.model, input, edits: inForce(r.edits), steps, method: how, prefix_ids: prefix, ...(watch ? { watch } : {}) }, asked.signal)
+      .then((reply) => { if (!asked.signal.aborted) setMade(reply); }).catch((error) => { if (!asked.signal.aborted) complain(error); });
+    return () => asked.abort();
+  }, [open, b, r.edits, method, steps, prefix, watch, returned.value]);
   if (!b?.predictions || info.value?.family === 'encoder') return null;
   const at = Math.max(0, Math.min(w.at, (made?.steps.length ?? 1) - 1)), step = made?.steps[at];
   const branch = (id: number) => put({ prefix: [...made!.steps.slice(0, at).map((s) => s.id), id], at });
   const most = Math.max(1, ...(made?.steps.map((s) => s.cache.bytes) ?? []));
   const written = made ? directionOf(made.steps.map((s) => s.text).join('')) : 'ltr';
   // What the cache held when this token was chosen: for cross-attention the source, else what was read and written before it.
-  const cached = made?.watch === a?.name && step?.weights ? a?.part === 'cross' ? source.map(label) : [...prompt.map(label), ...made!.steps.slice(0, at).map((s) => clean(s.text))] : null;
+  const cached = made?.watch === a?.name && step?.weights ? a?.part === 'cross' ? source.map(label) : [...prompt.map(label), ...made!.steps.slice(0, at).map(label)] : null;
   return <section class="card generation" aria-label={t('room.generation')}>
     <header><h2>{t('room.generation')}</h2>
       {open ? <div class="figure-tools"><Segmented label={t('room.method')} value={kind} onChange={(value) => put({ kind: value, prefix: [] })} options={[{ value: 'greedy', label: t('room.greedy') }, { value: 'sample', label: t('room.sample') }, { value: 'beam', label: t('room.beam') }]} />
@@ -59,11 +58,11 @@ export function Generation() {
     {open && made && <>
       <div class="step-row" dir={written}><Button icon="left" id="step-back" label={t('learn.back')} disabled={at === 0} onClick={() => put({ at: at - 1 })} />
         <ol class="steps" aria-label={t('room.generation')}>{made.steps.map((s, i) => <li><button type="button" class={`${i === at ? 'now' : ''} ${i < prefix.length ? 'forced' : ''} ${i > at ? 'later' : ''}`} aria-current={i === at ? 'step' : undefined} data-step={i} title={`${i}: log p ${show(s.log_probability)}`} onClick={() => put({ at: i })}>
-          <b dir="auto">{clean(s.text)}</b><i style={{ '--h': (s.cache.bytes / most).toFixed(3) }} /></button></li>)}</ol>
+          <b dir="auto">{label(s)}</b><i style={{ '--h': (s.cache.bytes / most).toFixed(3) }} /></button></li>)}</ol>
         <Button icon="right" id="step-on" label={t('learn.next')} disabled={at >= made.steps.length - 1} onClick={() => put({ at: at + 1 })} /></div>
       {step && <div class="step-detail"><p><b>{t('room.cache', step.cache.tokens, bytes(step.cache.bytes))}</b>{made.cross_cache_bytes > 0 && <span class="faint"> · {t('room.cache.cross', bytes(made.cross_cache_bytes))}</span>}</p>
         {cached && <Cached entries={cached} step={step} tokens={a!.part === 'cross' ? source : prompt} />}
-        {kind !== 'beam' && <div class="branches"><span class="faint">{t('room.branch')}</span>{step.top.slice(0, 5).map((c) => <button type="button" class={`button small ${c.id === step.id ? 'picked' : ''}`} disabled={c.id === step.id} onClick={() => branch(c.id)}><bdi>{clean(c.text)}</bdi> <small>{show(c.probability)}</small></button>)}</div>}</div>}
+        {kind !== 'beam' && <div class="branches"><span class="faint">{t('room.branch')}</span>{step.top.slice(0, 5).map((c) => <button type="button" class={`button small ${c.id === step.id ? 'picked' : ''}`} disabled={c.id === step.id} onClick={() => branch(c.id)}><bdi>{label(c)}</bdi> <small>{show(c.probability)}</small></button>)}</div>}</div>}
       <p class="generated" dir={written}><bdi>{made.text}</bdi>{!made.ended && ' …'}</p>
       {kind === 'beam' && made.tree && <Tree made={made} at={at} />}
     </>}
@@ -92,7 +91,7 @@ function Tree({ made, at }: { made: GenerateResult; at: number }) {
   return <div class="tree-box">
     <div class="lines-scroll"><svg class="tree" width={columns.length * across + 40} height={tall} role="img" aria-label={t('room.tree')}>
       {nodes.map((node) => { const a = spot.get(node.parent), z = spot.get(node.id)!; return a && <path d={`M ${a.x + across - 22} ${a.y - 4} C ${a.x + across - 8} ${a.y - 4}, ${z.x - 14} ${z.y - 4}, ${z.x - 2} ${z.y - 4}`} class={node.kept ? 'kept' : ''} />; })}
-      {nodes.map((node) => { const z = spot.get(node.id)!; return <text x={z.x} y={z.y} class={`${node.kept ? 'kept' : ''} ${node.step === at ? 'now' : ''}`}>{clean(node.text).slice(0, 9)}<title>{`log p ${show(node.log_probability)}`}</title></text>; })}
+      {nodes.map((node) => { const z = spot.get(node.id)!; return <text x={z.x} y={z.y} class={`${node.kept ? 'kept' : ''} ${node.step === at ? 'now' : ''}`}>{label(node).slice(0, 9)}<title>{`log p ${show(node.log_probability)}`}</title></text>; })}
     </svg></div>
     <table class="by-hand"><thead><tr><th scope="col" class="left">{t('room.hypothesis')}</th><th scope="col">log p</th><th scope="col">{t('room.ranked')}</th></tr></thead><tbody>{hypotheses.map((h) => <tr><td class="left" dir="auto">{h.text || '∅'}</td><td>{show(h.log_probability)}</td><td>{show(h.score)}</td></tr>)}</tbody></table>
   </div>;

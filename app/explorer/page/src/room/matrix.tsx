@@ -38,7 +38,7 @@ export function MatrixMap() {
   const [whole, setWidth] = useState(420);
   const rows = queries.length, columns = keys.length;
   const scale = textScale.value, widest = 46 * scale;
-  // Names of the tokens along both sides, as long as there is room for them.
+  // Beyond this many the names would be smaller than one can read.
   const named = rows <= 48 && columns <= 48;
   const left = named ? Math.min(whole * 0.24, Math.max(...queries.map(widthOf), 20) + 14) : 0, top = named ? Math.min(110 * scale, Math.max(...keys.map(widthOf), 20) + 12) : 0;
   const width = whole - left, height = Math.min(width, 460);
@@ -58,7 +58,7 @@ export function MatrixMap() {
     const zoom = Math.max(Math.min(fit, 1), Math.min(widest, v.zoom));
     return { zoom, x: Math.max(0, Math.min(v.x, columns - width / zoom)), y: Math.max(0, Math.min(v.y, rows - height / zoom)) };
   };
-  // Keep the chosen cell in sight.
+  // The cell may be chosen elsewhere, in the text or in the row.
   useEffect(() => {
     const w = width / view.zoom, h = height / view.zoom;
     const { query, key } = r.at;

@@ -5,7 +5,7 @@ import { paletteOf, ramp, weightPicture, type Palette } from '../colours';
 import type { Input, ModelInfo, Tile, Token } from '../engine';
 import { interpolateRgb } from '../interpolate';
 import { exact, show } from '../numbers';
-import { dark, engine, explain } from '../shared';
+import { dark, engine, explain, returned } from '../shared';
 import { Button, Select } from '../ui';
 import { t } from '../words';
 import {
@@ -16,17 +16,17 @@ import {
 const levelFor = (queries: number, keys: number) => Math.max(1, 2 ** Math.ceil(Math.log2(Math.max(queries, keys) / 512)));
 
 // The matrix of a head as a room reads its text (null: of none); `tile` is null while it is computed.
-function useMatrix(r: Room | null, attention: string, head: number, level: number): { tile: Tile | null; problem: string | null } {
-  const [got, setGot] = useState<{ of: string; tile: Tile | null; problem: string | null } | null>(null);
+function useMatrix(r: Room | null, attention: string, head: number, level: number): { tile: Tile | null; problem: unknown } {
+  const [got, setGot] = useState<{ of: string; tile: Tile | null; problem: unknown } | null>(null);
   const of = r ? JSON.stringify([attention, head, level, r.input, r.edits, r.model]) : '';
   useEffect(() => {
     if (!r || !base.value || !attention) return;
     let alive = true;
     const coming = tile(r, attention, [head], 'weights', undefined, undefined, level);
-    if (coming instanceof Promise) coming.then((ready) => { if (alive) setGot({ of, tile: ready, problem: null }); }).catch((error) => { if (alive) setGot({ of, tile: null, problem: explain(error) }); });
+    if (coming instanceof Promise) coming.then((ready) => { if (alive) setGot({ of, tile: ready, problem: null }); }).catch((error) => { if (alive) setGot({ of, tile: null, problem: error }); });
     else setGot({ of, tile: coming, problem: null });
     return () => { alive = false; };
-  }, [of, base.value]);
+  }, [of, base.value, returned.value]);
   return r && got?.of === of ? got : { tile: null, problem: null };
 }
 
@@ -56,7 +56,7 @@ function Difference({ side }: { side: Side }) {
   const r = room.value, { queries, keys } = axes(site.value, base.value);
   const level = levelFor(queries.length, keys.length);
   const { tile: mine } = useMatrix(r, r.at.attention, r.at.head, level), { tile: other, problem } = useMatrix(side.room, side.attention, side.head, level);
-  if (problem) return <p class="bad" role="alert">{problem}</p>;
+  if (problem) return <p class="bad" role="alert">{explain(problem)}</p>;
   if (!mine || !other || mine.data.length !== other.data.length) return <p class="faint" role="status">{t('engine.asking')}…</p>;
   let most = 0, sum = 0, at = 0;
   for (let i = 0; i < mine.data.length; ++i) { const size = Math.abs(mine.data[i] - other.data[i]); sum += size; if (size > most) { most = size; at = i; } }
@@ -81,41 +81,43 @@ function Difference({ side }: { side: Side }) {
 
 // The text on the page read once more: another text, or the same by another model. Refused where the matrices would not be of one
 // shape, because then no cell stands for another.
-function useReading(kind: 'text' | 'model', input: Input | null, model: string | null): { side: Side | null; problem: string | null; busy: boolean } {
+type Problem = (() => string) | null; // said in the language of the moment it is drawn
+function useReading(kind: 'text' | 'model', input: Input | null, model: string | null): { side: Side | null; problem: Problem; busy: boolean } {
   const r = room.value, a = site.value, b = base.value;
-  const [made, setMade] = useState<{ of: string; side: Side | null; problem: string | null } | null>(null);
+  const [made, setMade] = useState<{ of: string; side: Side | null; problem: Problem } | null>(null);
   const wanted = !!a && !!b && (kind === 'text' ? !!input : !!model);
   const of = JSON.stringify([kind, input, model, r.model, r.input, r.edits, r.at.attention, r.at.head]);
   useEffect(() => {
     if (!wanted || !a || !b) return;
-    let alive = true;
-    const read = async (): Promise<Side | string> => {
+    const asked = new AbortController();
+    const read = async (): Promise<Side | (() => string)> => {
       const name = kind === 'model' ? model! : r.model, text = kind === 'text' ? input! : b.input;
       if (kind === 'model') {
         const wrong = unlike(info.value!, await engine.model(name));
         if (wrong) return wrong;
       }
-      const run = await engine.run({ model: name, input: text, edits: [], want: ['tokens'] });
+      const run = await engine.run({ model: name, input: text, edits: [], want: ['tokens'] }, asked.signal);
       const mine = axes(a, b), theirs = axes(a, run);
       if (mine.queries.length !== theirs.queries.length || mine.keys.length !== theirs.keys.length) {
-        return t(kind === 'text' ? 'room.pins.tokens.text' : 'room.pins.tokens.model', mine.queries.length, mine.keys.length, theirs.queries.length, theirs.keys.length);
+        const counts = [mine.queries, mine.keys, theirs.queries, theirs.keys].map((tokens) => tokens.length);
+        return () => t(kind === 'text' ? 'room.pins.tokens.text' : 'room.pins.tokens.model', ...counts);
       }
       return { room: { ...r, model: name, input: run.input }, attention: a.name, head: r.at.head, ...theirs, name: kind === 'model' ? name : run.input.source ?? run.input.text ?? '' };
     };
-    read().then((side) => typeof side === 'string' ? { side: null, problem: side } : { side, problem: null }, (error) => ({ side: null, problem: explain(error) }))
-      .then((result) => { if (alive) setMade({ of, ...result }); });
-    return () => { alive = false; };
-  }, [of, b, wanted]);
+    read().then((side) => typeof side === 'function' ? { side: null, problem: side } : { side, problem: null }, (error) => ({ side: null, problem: () => explain(error) }))
+      .then((result) => { if (!asked.signal.aborted) setMade({ of, ...result }); });
+    return () => asked.abort();
+  }, [of, b, wanted, returned.value]);
   const now = wanted && made?.of === of ? made : null;
   return { side: now?.side ?? null, problem: now?.problem ?? null, busy: wanted && !now };
 }
 
 // How two models differ in what their heads are; null: not at all.
-function unlike(mine: ModelInfo, other: ModelInfo): string | null {
+function unlike(mine: ModelInfo, other: ModelInfo): Problem {
   const places = (m: ModelInfo) => m.attentions.map((a) => `${a.name} ${a.heads} ${a.head_dim}`).join();
   if (mine.family === other.family && places(mine) === places(other)) return null;
   const shape = (m: ModelInfo) => t('room.pins.shape', m.name, m.attentions.length, Math.max(...m.attentions.map((a) => a.heads)), m.attentions[0]?.head_dim ?? 0);
-  return t('room.pins.unlike', shape(mine), shape(other));
+  return () => t('room.pins.unlike', shape(mine), shape(other));
 }
 
 function OtherText() {
@@ -148,10 +150,10 @@ function OtherModel() {
   </div>;
 }
 
-const Outcome = ({ side, problem, busy, note, shown }: { side: Side | null; problem: string | null; busy: boolean; note: string; shown: boolean }) => <>
+const Outcome = ({ side, problem, busy, note, shown }: { side: Side | null; problem: Problem; busy: boolean; note: string; shown: boolean }) => <>
   {shown && <p class="faint">{note}</p>}
   {busy && <p class="faint" role="status">{t('engine.asking')}…</p>}
-  {problem && <p class="bad refusal" role="alert">{problem}</p>}
+  {problem && <p class="bad refusal" role="alert">{problem()}</p>}
   {side && <Difference side={side} />}
 </>;
 
@@ -199,6 +201,6 @@ export function useLikeness(tab: Tab, wanted: boolean): { attention: string; hea
       })).sort((x, y) => y.value - x.value));
     }).catch(() => undefined);
     return () => { alive = false; };
-  }, [wanted, tab, r.at.attention, r.at.head, r.edits, base.value]);
+  }, [wanted, tab, r.at.attention, r.at.head, r.edits, base.value, returned.value]);
   return made;
 }

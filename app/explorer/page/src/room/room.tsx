@@ -1,24 +1,27 @@
 // The model room's screen: wall of heads, the row in the middle, what it leads to on the right, generation below.
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { EngineError, type HeadsResult, type Input } from '../engine';
+import { EngineError, type Input } from '../engine';
 import { route, writeState } from '../link';
 import { later } from '../pending';
-import { copy, download, engine, explain, pngOf, say } from '../shared';
+import { copy, download, explain, pngOf, returned, say } from '../shared';
 import { Button, Menu, Segmented, Select } from '../ui';
 import { t, type Key } from '../words';
+import { Edits } from './edits';
 import { alignmentLine, experiment, matrixCsv, matrixHtml, matrixNpy, matrixSvg } from './export';
 import { Generation } from './generation';
+import { Matters } from './matters';
 import { MatrixMap } from './matrix';
-import { Edits, Matters, Outcome } from './outcome';
-import { Pins, useLikeness } from './pins';
+import { Outcome } from './outcome';
+import { Pins } from './pins';
 import {
-  again, ask, attentionOf, base, begin, busy, change, choose, compare, entries, failure, future, headName, headShort, info, lastTook, linkState, openModel, parseRoom, past, pinned, redo, room, site, tabOf, undo, writing, type Tab,
+  again, ask, attentionOf, base, begin, busy, change, choose, compare, entries, failure, future, info, lastTook, linkState, openModel, parseRoom, past, pinned, redo, room, site, tabOf, undo, writing, type Tab,
 } from './state';
-import { HeadTools, Lines, metricName, RoomRow, TextView, Wall } from './views';
+import { HeadTools, Lines, RoomRow, TextView } from './views';
+import { HeadSide } from './wall';
 
 export function RoomScreen() {
   const r = room.value, model = info.value;
-  const [pane, setPane] = useState<'heads' | 'row' | 'outcome'>('row');
+  const [pane, setPane] = useState<Pane>('row');
   const [view, setView] = useState<'matrix' | 'lines'>('matrix');
   useEffect(() => {
     const given = route.value.state;
@@ -51,6 +54,13 @@ export function RoomScreen() {
     addEventListener('keydown', keys);
     return () => removeEventListener('keydown', keys);
   }, []);
+  // What the engine was not there for is asked again when it is back.
+  const times = useRef(returned.value);
+  useEffect(() => {
+    if (returned.value === times.current) return;
+    times.current = returned.value;
+    if (failure.value instanceof EngineError && failure.value.failure.kind === 'gone') void again();
+  }, [returned.value]);
   const a = site.value;
   const tab: Tab = a ? tabOf(a) : 'cross';
   const tabs = (['encoder', 'decoder', 'cross'] as Tab[]).filter((kind) => model?.attentions.some((other) => tabOf(other) === kind));
@@ -58,15 +68,15 @@ export function RoomScreen() {
   return <div class="room">
     <h1 class="sr">{t('nav.model')}</h1>
     <Bar />
-    {failure.value && <div class="banner error" role="alert"><strong>{t('room.cannot')}</strong> {failure.value} <Button small label={t('bench.again')} onClick={() => void again()} /></div>}
-    {entries.value.length === 0 && !busy.value && !failure.value && <div class="banner">{t('room.no.models')}</div>}
-    {model && !base.value && !busy.value && !failure.value && <p class="room-wait faint">{t('room.empty')}</p>}
+    {failure.value !== null && <div class="banner error" role="alert"><strong>{t('room.cannot')}</strong> {explain(failure.value)} <Button small label={t('bench.again')} onClick={() => void again()} /></div>}
+    {entries.value.length === 0 && !busy.value && failure.value === null && <div class="banner">{t('room.no.models')}</div>}
+    {model && !base.value && !busy.value && failure.value === null && <p class="room-wait faint">{t('room.empty')}</p>}
     {busy.value && !base.value && <div class="room-wait"><div class="skeleton" role="status">{t(busy.value as Key)}{model ? ` · ${model.name}` : ''}…{lastTook.value !== null && <> {t('room.last', (lastTook.value / 1000).toFixed(1))}</>}</div></div>}
     {base.value && a && model && <>
-      <div class="panes" role="tablist" aria-label={t('room.panes')}>{(['heads', 'row', 'outcome'] as const).map((name) => <button type="button" role="tab" aria-selected={pane === name} onClick={() => setPane(name)}>{t(`pane.${name}`)}</button>)}</div>
+      <Panes chosen={pane} onChoose={setPane} />
       <div class={`room-body show-${pane}`}>
-        <div class="room-left card"><Segmented label={t('room.tab')} id="tabs" value={tab} onChange={toTab} options={tabs.map((kind) => ({ value: kind, label: t(`tab.${kind}`) }))} /><HeadSide tab={tab} /></div>
-        <div class="room-middle">
+        <div class="room-left card" {...panel('heads')}><Segmented label={t('room.tab')} id="tabs" value={tab} onChange={toTab} options={tabs.map((kind) => ({ value: kind, label: t(`tab.${kind}`) }))} /><HeadSide tab={tab} /></div>
+        <div class="room-middle" {...panel('row')}>
           <section class="card"><header><h2>{t('room.reading')}</h2><HeadTools /></header><TextView /></section>
           <section class="card"><RoomRow /></section>
           <section class="card"><header><h2>{t('room.matrix.title')}</h2><Segmented label={t('room.view')} value={view} onChange={setView} options={[{ value: 'matrix', label: t('room.view.matrix') }, { value: 'lines', label: t('room.view.lines') }]} /></header>
@@ -74,42 +84,29 @@ export function RoomScreen() {
           <Pins />
           <Generation />
         </div>
-        <div class="room-right"><Outcome /><Edits /><Matters /></div>
+        <div class="room-right" {...panel('outcome')}><Outcome /><Edits /><Matters /></div>
       </div>
     </>}
   </div>;
 }
 
-function HeadSide({ tab }: { tab: Tab }) {
-  const [metric, setMetric] = useState('layers');
-  const [found, setFound] = useState<{ model: string; result: HeadsResult } | null>(null);
-  const [searching, setSearching] = useState(false);
-  const [texts, setTexts] = useState<'examples' | 'text'>('examples');
-  const model = room.value.model;
-  const where = useRef(texts);
-  where.current = texts;
-  const search = async () => {
-    setSearching(true);
-    try { const result = await engine.heads({ model, ...(texts === 'text' && base.value ? { inputs: [base.value.input] } : {}) }); if (where.current === texts && room.value.model === model) { setFound({ model, result }); setMetric(''); } } catch (error) { say(explain(error), 'error'); }
-    setSearching(false);
+// On a narrow screen one part at a time is shown, and these choose which.
+const panes = ['heads', 'row', 'outcome'] as const;
+type Pane = typeof panes[number];
+const panel = (name: Pane) => ({ role: 'tabpanel' as const, id: `pane-${name}`, 'aria-labelledby': `tab-${name}` });
+
+function Panes({ chosen, onChoose }: { chosen: Pane; onChoose: (pane: Pane) => void }) {
+  const move = (event: KeyboardEvent) => {
+    const at = panes.indexOf(chosen), last = panes.length - 1;
+    const to = { ArrowRight: Math.min(last, at + 1), ArrowLeft: Math.max(0, at - 1), Home: 0, End: last }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    onChoose(panes[to]);
+    document.getElementById(`tab-${panes[to]}`)?.focus();
   };
-  const result = found?.model === model ? found.result : null;
-  useEffect(() => { setFound(null); }, [texts]);
-  // A metric may mean nothing for the heads of this tab: then it is not offered, and the first that does is used.
-  const mine = result?.heads.filter((h) => { const a = attentionOf(h.attention); return a && tabOf(a) === tab; }) ?? [];
-  const offered = result?.metrics.filter((_, i) => mine.some((h) => h.values[i] !== null)) ?? [];
-  const likeness = useLikeness(tab, metric === 'like');
-  const chosen = metric === 'layers' || metric === 'like' || offered.some((m) => m.name === metric) ? metric : offered[0]?.name ?? 'layers';
-  const column = result?.metrics.findIndex((m) => m.name === chosen) ?? -1;
-  const ranked = chosen === 'like' ? likeness : result && column >= 0 ? result.heads.filter((h) => h.values[column] !== null).map((h) => ({ attention: h.attention, head: h.head, value: h.values[column]! })).sort((x, y) => y.value - x.value) : null;
-  return <>
-    <div class="wall-tools"><Select id="metric" label={t('room.sort')} value={chosen} options={[{ value: 'layers', label: t('room.sort.layers') }, { value: 'like', label: t('room.sort.like') }, ...offered.map((m) => ({ value: m.name, label: metricName(m.name) }))]} onChange={setMetric} />
-      {!result && <Button small icon="search" text id="find-heads" label={searching ? t('room.searching') : t('room.find')} disabled={searching} onClick={() => void search()} />}
-      <Select id="search-in" label={t('room.search.in')} value={texts} options={[{ value: 'examples', label: t('room.search.examples') }, { value: 'text', label: t('room.search.text') }]} onChange={(value) => setTexts(value as 'examples' | 'text')} /></div>
-    <Wall tab={tab} metric={chosen} ranked={ranked} />
-    {site.value && <p class="note names">{t('room.names', headShort(site.value.name, room.value.at.head), headName(site.value.name, room.value.at.head))}</p>}
-    {result && <p class="note">{t('room.found', result.inputs, result.tokens)} {t('room.sinks')}</p>}
-  </>;
+  return <div class="panes" role="tablist" aria-label={t('room.panes')} onKeyDown={move}>
+    {panes.map((name) => <button type="button" role="tab" id={`tab-${name}`} aria-controls={`pane-${name}`} aria-selected={chosen === name}
+      tabIndex={chosen === name ? 0 : -1} onClick={() => onChoose(name)}>{t(`pane.${name}`)}</button>)}</div>;
 }
 
 function Bar() {

@@ -1,9 +1,10 @@
 // The model room: a model, a text, edits, and one selection (attention, head, query, key) that every view shares.
 import { computed, signal } from '@preact/signals';
 import {
-  Lane, type AttentionSite, type Input, type ModelEdit, type ModelEntry, type ModelInfo, type RowResult, type RunResult, type Tile, type Token,
+  Lane, Newest, type AttentionSite, type Input, type ModelEdit, type ModelEntry, type ModelInfo, type RowResult, type RunResult, type Tile, type Token,
 } from '../engine';
-import { engine, explain, say, status } from '../shared';
+import { History } from '../history';
+import { engine, say, status } from '../shared';
 import { t } from '../words';
 import { readRoom, type ReadRoom, type Unreadable } from './read';
 
@@ -18,8 +19,8 @@ export interface Room {
 
 export const start: Room = { model: '', input: {}, edits: [], at: { attention: '', head: 0, query: 0, key: 0 }, outcome: null };
 export const room = signal<Room>(start);
-export const past = signal<Room[]>([]);
-export const future = signal<Room[]>([]);
+const history = new History<Room>();
+export const { past, future } = history;
 
 export const entries = signal<ModelEntry[]>([]);
 export const info = signal<ModelInfo | null>(null);
@@ -29,7 +30,7 @@ export const editedFor = signal<ModelEdit[] | null>(null); // the edits that `ed
 export const row = signal<RowResult | null>(null);
 export const baseRow = signal<RowResult | null>(null);
 export const rowFor = signal<Room | null>(null);          // the state that `row` belongs to
-export const failure = signal<string | null>(null);
+export const failure = signal<unknown>(null);             // an Error; said in the reader's language where it is drawn
 export const busy = signal<string | null>(null);          // what is being computed, in the key of a sentence
 export const lastTook = signal<number | null>(null);         // ms of the last whole run, to say how long one waits
 export const peekQuery = signal<number | null>(null);     // hovering shows another row without choosing it
@@ -82,7 +83,8 @@ export function axes(a: AttentionSite | undefined, run: RunResult | null): { que
 // Text of another direction in a line of ours is kept apart, so that it does not turn the line around.
 export const apart = (text: string) => /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u.test(text) ? `\u2068${text}\u2069` : text;
 
-export function label(token: Token | undefined): string {
+// What a token, a choice or a step is called on the page: its text without the mark of a word's beginning.
+export function label(token: { text: string } | undefined): string {
   if (!token) return '';
   const text = token.text.replace(/^[ \u2581]+/, '').replace(/\n/g, '⏎');
   return text === '' ? '␣' : text;
@@ -154,10 +156,12 @@ export function draft(edit: ModelEdit): void {
   const mine = drag ??= {};
   const r = room.value, at = { attention: edit.attention!, head: edit.head!, query: edit.query!, key: edit.key! };
   const now = () => mine === drag && holds(r);
-  runLane.ask({ ...r, edits: [...r.edits.filter((e) => !isCell(e, at)), edit] }).then((reply) => { if (reply && now()) { edited.value = reply; editedFor.value = null; } }).catch((error) => { if (now()) failure.value = explain(error); });
+  runLane.ask({ ...r, edits: [...r.edits.filter((e) => !isCell(e, at)), edit] }).then((reply) => { if (reply && now()) { edited.value = reply; editedFor.value = null; } }).catch((error) => { if (now()) failure.value = error; });
 }
 
 let reading = 0; // which run over a whole text is the last
+const reader = new Newest((r: Room, signal) =>
+  engine.run({ model: r.model, input: r.input, edits: [], want: ['tokens', 'predictions'], top: 10 }, signal));
 export async function ask(r: Room, what: 'all' | 'edits' | 'row'): Promise<void> {
   // A run that is on its way asks for the rest itself; after one that was refused there is nothing to ask about.
   if (what !== 'all' && !base.value) return;
@@ -170,9 +174,9 @@ export async function ask(r: Room, what: 'all' | 'edits' | 'row'): Promise<void>
       row.value = null;
       edited.value = null;
       const begin = performance.now();
-      const reply = await engine.run({ model: r.model, input: r.input, edits: [], want: ['tokens', 'predictions'], top: 10 });
+      const reply = await reader.ask(r);
+      if (!reply || mine !== reading || !sameText(r)) return;
       lastTook.value = performance.now() - begin;
-      if (mine !== reading || !sameText(r)) return;
       baseAsked = r.input;
       base.value = reply;
       settle(reply);
@@ -195,7 +199,7 @@ export async function ask(r: Room, what: 'all' | 'edits' | 'row'): Promise<void>
 // What "Try again" does: the very thing that failed, with what was asked for then.
 export let again: () => Promise<void> = () => begin(null);
 function failed(error: unknown, retry = again): void {
-  failure.value = error === null ? null : explain(error);
+  failure.value = error;
   again = retry;
 }
 
@@ -223,10 +227,9 @@ export async function openModel(name: string, input: Input | null, keep: Partial
     const first = input ?? found.examples[0] ?? (found.family === 'encoder-decoder' ? { source: '' } : { text: '' });
     room.value = { ...start, ...keep, model: name, input: first };
     writing.value = { ...writing.value, prefix: [], at: 0 };
-    past.value = [];
-    future.value = [];
+    history.clear();
     if (Object.values(first).some((value) => value !== undefined && value !== '' && String(value).length > 0)) await ask(room.value, 'all');
-    else { ++reading; base.value = null; busy.value = null; }
+    else { reader.stop(); ++reading; base.value = null; busy.value = null; }
   } catch (error) {
     if (mine !== opening) return;
     failed(error, () => openModel(name, input, keep));
@@ -261,19 +264,13 @@ export async function begin(given: ReadRoom | null): Promise<void> {
 
 // ---- Changing ----------------------------------------------------------------------------------------------------
 
-let merging: string | null = null;
-let mergedAt = 0;
 export function change(next: Partial<Room>, merge: string | null = null): void {
-  const before = room.value, after = { ...before, ...next };
-  const now = performance.now();
-  if (!(merge !== null && merge === merging && now - mergedAt < 1500)) past.value = [...past.value.slice(-199), before];
-  merging = merge;
-  mergedAt = now;
-  future.value = [];
-  apply(after);
+  history.record(room.value, merge);
+  apply({ ...room.value, ...next });
 }
 
-function apply(after: Room): void {
+function apply(after: Room | null): void {
+  if (!after) return;
   const before = room.value;
   drag = null;
   room.value = after;
@@ -298,22 +295,8 @@ export function choose(at: Partial<Selection>): void {
   if (next.attention !== r.at.attention || next.head !== r.at.head || next.query !== r.at.query) void ask(room.value, 'row');
 }
 
-export function undo(): void {
-  const before = past.value.at(-1);
-  if (!before) return;
-  past.value = past.value.slice(0, -1);
-  future.value = [room.value, ...future.value];
-  merging = null;
-  apply(before);
-}
-export function redo(): void {
-  const after = future.value[0];
-  if (!after) return;
-  future.value = future.value.slice(1);
-  past.value = [...past.value, room.value];
-  merging = null;
-  apply(after);
-}
+export const undo = (): void => apply(history.back(room.value));
+export const redo = (): void => apply(history.forward(room.value));
 
 // ---- Edits -------------------------------------------------------------------------------------------------------
 

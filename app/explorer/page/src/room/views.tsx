@@ -1,16 +1,19 @@
-// The row at several distances: running text, lines between two rows of tokens, the pipeline of numbers, the wall of all heads.
+// The row at several distances: running text, lines between two rows of tokens, the pipeline of numbers.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ComponentChildren } from 'preact';
 import { linkVertical } from 'd3-shape';
-import { paletteOf, ramp, weightPicture, weightStyle } from '../colours';
-import type { AttentionSite, RowResult, Token } from '../engine';
+import { paletteOf, ramp, weightStyle } from '../colours';
+import type { RowResult, Token } from '../engine';
 import { exact, fullOnHover, show } from '../numbers';
 import { RowPanel } from '../rowpanel';
 import { softmaxWithLocks, standsIn, type RowPreview, type StandIn } from '../softmax';
 import { dark, say, textScale } from '../shared';
 import { Button, Icon, Segmented, Select, Tex } from '../ui';
-import { t, table, type Key } from '../words';
-import { apart, axes, base, baseRow, byWords, cellEdit, choose, directionOfTokens, draft, dropCell, headCut, headName, info, inForce, keysShown, label, lens, peekQuery, pinned, placed, putCell, room, row, rowFor, sentencesOf, site, tabOf, tile, toggleHead, togglePin, holds, sameText, type Tab } from './state';
+import { t } from '../words';
+import {
+  apart, axes, base, baseRow, byWords, cellEdit, choose, directionOfTokens, draft, dropCell, headCut, headName, holds, info, inForce, keysShown, label, lens, peekQuery,
+  pinned, placed, putCell, room, row, rowFor, sameText, sentencesOf, site, tile, toggleHead, togglePin,
+} from './state';
 import { useTile } from './tile';
 
 // ---- Weights of the row that is shown: the chosen one, or the one that is hovered ----------------------------------
@@ -65,9 +68,13 @@ function Words({ tokens, hue, chosen, weights, onChoose, onPeek, name, shares, h
     onChoose(Number(next.dataset.token));
     next.focus();
   };
-  return <div class="words" role="listbox" dir={direction} aria-label={name} aria-orientation="horizontal" ref={host} onKeyDown={keys} onPointerLeave={() => onPeek?.(null)}>
-    {first > 0 && <button type="button" class="window" onClick={() => setFrom(first - windowSize / 2)}>… {first}</button>}
-    {shownTokens(tokens, first, Math.min(tokens.length, first + windowSize), byWords.value).map(({ first: i, last, text, kind }) => {
+  const after = tokens.length - first - windowSize;
+  // Outside the list: what is in it are its options.
+  const further = (count: number, word: 'room.window.before' | 'room.window.after', to: number) => count > 0 &&
+    <button type="button" class="window" aria-label={t(word, count)} onClick={() => setFrom(to)}>{word === 'room.window.before' ? `… ${count}` : `${count} …`}</button>;
+  return <div class="words-box" onPointerLeave={() => onPeek?.(null)}>
+    {further(first, 'room.window.before', first - windowSize / 2)}
+    <div class="words" role="listbox" dir={direction} aria-label={name} aria-orientation="horizontal" ref={host} onKeyDown={keys}>{shownTokens(tokens, first, Math.min(tokens.length, first + windowSize), byWords.value).map(({ first: i, last, text, kind }) => {
       // Of a word of several tokens: the sum, which is what the word was given.
       const all = Array.from({ length: last - i + 1 }, (_, n) => i + n);
       const weight = weights ? all.reduce((sum, j) => sum + (weights[j] ?? 0), 0) : null;
@@ -77,8 +84,8 @@ function Words({ tokens, hue, chosen, weights, onChoose, onPeek, name, shares, h
         style={weight !== null ? weightStyle(palette, away ? 0 : share) : undefined} title={`${i}: ${apart(text)}${weight !== null ? ` · ${exact(weight)}` : ''}`}
         aria-label={weight !== null ? `${text}, ${t('weight')} ${show(weight)}` : text} data-weight={weight ?? undefined} data-share={shares && weight !== null ? share.toFixed(3) : undefined}
         onClick={() => onChoose(i)} onPointerEnter={() => onPeek?.(i)} dir="auto">{text}</span></>;
-    })}
-    {first + windowSize < tokens.length && <button type="button" class="window" onClick={() => setFrom(first + windowSize / 2)}>{tokens.length - first - windowSize} …</button>}
+    })}</div>
+    {further(after, 'room.window.after', first + windowSize / 2)}
   </div>;
 }
 
@@ -148,10 +155,25 @@ export function Lines() {
     }
   }
   current?.forEach((w, j) => { if (w >= 0.005 && top[j] && !hidden?.(j)) lines.push(<path d={link({ source: [top[j].at, 34], target: [bottom[query].at, h - 34] })!} class="thread now" style={{ opacity: Math.max(0.12, w), strokeWidth: 1 + 5 * w }} />); });
-  return <div class="lines-scroll"><svg class="lines" width={width} height={h} viewBox={`0 0 ${width} ${h}`} role="img" aria-label={t('room.lines.name', placed(queries, query))}>
-    {lines}
-    {keys.map((token, j) => <text x={top[j].at} y="24" text-anchor="middle" class={`line-key ${token.kind} ${j === r.at.key ? 'now' : ''}`} onClick={() => choose({ key: j })}>{label(token)}</text>)}
-    {queries.map((token, i) => <text x={bottom[i].at} y={h - 14} text-anchor="middle" class={`line-query ${token.kind} ${i === query ? 'now' : ''}`} onClick={() => choose({ query: i })} onPointerEnter={() => { peekQuery.value = i; }} onPointerLeave={() => { peekQuery.value = null; }}>{label(token)}</text>)}
+  // One of each line of tokens is in the order of Tab; arrow keys go on from it.
+  const place = (kind: 'key' | 'query', i: number, chosen: number, count: number) => ({
+    role: 'button' as const, tabIndex: i === chosen ? 0 : -1, 'aria-pressed': i === chosen, [`data-line-${kind}`]: i,
+    onClick: () => choose({ [kind]: i }),
+    onKeyDown: (event: KeyboardEvent) => {
+      const to = { ArrowRight: i + 1, ArrowLeft: i - 1, Enter: i, ' ': i }[event.key];
+      if (to === undefined || to < 0 || to >= count) return;
+      event.preventDefault();
+      event.stopPropagation();
+      peekQuery.value = null;
+      choose({ [kind]: to });
+      (event.currentTarget as Element).parentElement?.querySelector<SVGElement>(`[data-line-${kind}="${to}"]`)?.focus();
+    },
+  });
+  return <div class="lines-scroll"><svg class="lines" width={width} height={h} viewBox={`0 0 ${width} ${h}`} role="group" aria-label={t('room.lines.name', placed(queries, query))}>
+    <g aria-hidden="true">{lines}</g>
+    {keys.map((token, j) => <text x={top[j].at} y="24" text-anchor="middle" class={`line-key ${token.kind} ${j === r.at.key ? 'now' : ''}`} {...place('key', j, r.at.key, keys.length)}>{label(token)}</text>)}
+    {queries.map((token, i) => <text x={bottom[i].at} y={h - 14} text-anchor="middle" class={`line-query ${token.kind} ${i === query ? 'now' : ''}`} {...place('query', i, r.at.query, queries.length)}
+      onPointerEnter={() => { peekQuery.value = i; }} onPointerLeave={() => { peekQuery.value = null; }}>{label(token)}</text>)}
   </svg></div>;
 }
 
@@ -271,37 +293,7 @@ function HeadSum({ of: w }: { of: RowResult }) {
   return <p class="check-line" data-head-sum={right ? 'right' : 'wrong'}><Icon name={right ? 'check' : 'close'} />{t(right ? 'room.p.sum' : 'room.p.sum.wrong', w.head_sum.toExponential(1))}</p>;
 }
 
-// ---- The wall of heads --------------------------------------------------------------------------------------------
-
-function Thumb({ a, head, value }: { a: AttentionSite; head: number; value?: string }) {
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const r = room.value;
-  const { queries, keys } = axes(a, base.value);
-  const level = Math.max(1, 2 ** Math.ceil(Math.log2(Math.max(queries.length, keys.length, 1) / 48)));
-  const m = useTile(r, queries.length ? a.name : null, 'all', undefined, undefined, level);
-  useEffect(() => {
-    if (!m || !canvas.current) return;
-    const target = canvas.current;
-    target.width = m.columns;
-    target.height = m.rows;
-    const size = m.rows * m.columns;
-    target.getContext('2d')!.putImageData(weightPicture(paletteOf(dark.value), m.data.subarray(head * size, (head + 1) * size), m.rows, m.columns), 0, 0);
-  }, [m, dark.value, head]);
-  const now = r.at.attention === a.name && r.at.head === head, cut = headCut(r.edits, a.name, head);
-  return <button type="button" class={`thumb ${now ? 'now' : ''} ${cut ? 'cut' : ''}`} aria-pressed={now} data-head={`${a.name}.${head}`} aria-label={`${headName(a.name, head)}${value ? ', ' + value : ''}${cut ? ', ' + t('room.cut') : ''}`} title={headName(a.name, head)} onClick={() => choose({ attention: a.name, head })}>
-    <canvas ref={canvas} aria-hidden="true" />{value && <small>{value}</small>}</button>;
-}
-
-export function Wall({ tab, metric, ranked }: { tab: Tab; metric: string; ranked: { attention: string; head: number; value: number }[] | null }) {
-  const attentions = info.value?.attentions.filter((a) => tabOf(a) === tab) ?? [];
-  if (ranked && metric !== 'layers') {
-    const mine = ranked.filter((h) => attentions.some((a) => a.name === h.attention));
-    return <div class="wall ranked">{mine.map((h) => { const a = attentions.find((other) => other.name === h.attention)!; return <div class="wall-item" key={`${h.attention}.${h.head}`}><Thumb a={a} head={h.head} value={show(h.value, 2)} /><small>{a.layer}.{h.head}</small></div>; })}</div>;
-  }
-  const most = Math.max(0, ...attentions.map((a) => a.heads));
-  return <div class="wall"><div class="wall-layer wall-heads" aria-hidden="true"><span class="wall-n" />{Array.from({ length: most }, (_, h) => <span title={`${t('head')} ${h}`}>{h}</span>)}</div>
-    {attentions.map((a) => <div class="wall-layer" key={a.name}><span class="wall-n" title={`${t('layer')} ${a.layer}`}>{a.layer}</span>{Array.from({ length: a.heads }, (_, h) => <Thumb a={a} head={h} />)}</div>)}</div>;
-}
+// ---- The chosen head
 
 export function HeadTools() {
   const r = room.value, a = site.value;
@@ -310,4 +302,3 @@ export function HeadTools() {
   return <div class="head-tools"><b class="head-name"><code>{a.name}</code> · {t('head')} {r.at.head}</b><Button small icon="cut" text label={cut ? t('room.head.back') : t('room.head.cut')} pressed={cut} id="cut-head" onClick={() => toggleHead(a.name, r.at.head)} />
     <Button small icon="grid" text label={t('room.pin')} pressed={pinned.value.some((p) => p.attention === a.name && p.head === r.at.head)} id="pin-head" onClick={() => togglePin(a.name, r.at.head)} /></div>;
 }
-export const metricName = (name: string) => `metric.${name}` in table ? t(`metric.${name}` as Key) : name;
