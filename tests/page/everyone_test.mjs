@@ -104,7 +104,7 @@ test('the browser chooses the language, a switch changes it without a reload, an
 test('0 untranslated strings: no English word on any Chinese screen', async () => {
   const page = await open(browser, server, '#/learn', { language: 'zh-CN' });
   // Names that are the same in both languages, formulas, and the words of the examples themselves.
-  const allowed = /^(Attend|attend|explore|EN|English|RoPE|ReLU|softmax|float|Shift|NumPy|Python|JSON|CSV|SVG|PNG|NaN|MiB|KiB|GiB|BOS|EOS|love|robot|tatoeba-zh-en|log|exp|concat|mask|max|[a-z]?W_?[QKVO]|Switch to English)$/;
+  const allowed = /^(Attend|attend|explore|EN|English|RoPE|ReLU|softmax|float|logit|sink|Shift|NumPy|Python|JSON|CSV|SVG|PNG|NaN|MiB|KiB|GiB|BOS|EOS|love|robot|tatoeba-zh-en|log|exp|concat|mask|max|[a-z]?W_?[QKVO]|Switch to English)$/;
   const english = [];
   for (const hash of screens) {
     await page.goto(server.address + hash);
@@ -120,6 +120,24 @@ test('0 untranslated strings: no English word on any Chinese screen', async () =
     for (const word of new Set(words)) if (!allowed.test(word)) english.push(`${hash}: ${word}`);
   }
   assert.deepEqual(english, []);
+  // What is being said when the language is switched is said in the other.
+  const inBoth = async (part) => {
+    assert.match(await page.textContent(part), /[\u4e00-\u9fff]/);
+    await page.click('.language');
+    assert.match(await page.textContent(part), /[A-Za-z]{4}/);
+    assert.doesNotMatch(await page.textContent(part), /[\u4e00-\u9fff]/);
+    await page.click('.language');
+    assert.doesNotMatch((await page.textContent(part)).replace('tatoeba-zh-en', ''), /[A-Za-z]{4}/);
+  };
+  await page.selectOption('#against', 'text');
+  await page.fill('#other-text', '你好。');
+  await page.click('#compare-text');
+  await page.waitForSelector('.refusal');
+  await inBoth('.refusal');
+  await page.fill('#source-text', '我喜欢学习中文。'.repeat(200));
+  await page.click('#run');
+  await page.waitForSelector('.room .banner.error');
+  await inBoth('.room .banner.error');
   await page.context().close();
 });
 
@@ -137,6 +155,9 @@ test('a phone of 360 px: no sideways scrolling of any screen, and every control 
     await page.goto(server.address + '#/model');
     await ready(page, '#/model');
     await unfold(page);
+    await page.focus('.panes [role=tab][aria-selected=true]');
+    for (const key of ['Home', 'ArrowRight', 'ArrowRight']) await page.keyboard.press(key);
+    assert.ok(await page.isVisible('#pane-outcome') && !await page.isVisible('#pane-row'), 'arrow keys choose the part');
     for (const tab of await page.$$('.panes [role=tab]')) {
       await tab.click();
       assert.equal(await tab.getAttribute('aria-selected'), 'true');

@@ -134,10 +134,11 @@ test('the engine goes and comes back: a sentence, nothing lost, and the page goe
   await page.waitForSelector('text=attend explore');
   const port = new URL(server.address).port;
   const again = await serve(translator, '--port', port);
-  await read(page, '你好。');
   await page.waitForSelector('.live', { timeout: 30000 });
   await settled(page);
   assert.equal(await page.inputValue('#source-text'), '你好。');
+  assert.match(await page.textContent('.words'), /你好/, 'what was asked for in vain was read');
+  assert.equal(await page.locator('.banner.error').count(), 0);
   await page.click('#undo');
   await page.waitForSelector('.edits li');
   await settled(page);

@@ -31,7 +31,7 @@ async function withModel(name, text, act, ...more) {
   }
 }
 const find = async (page) => { await page.selectOption('#search-in', 'text'); await page.click('#find-heads'); await page.waitForSelector('.wall.ranked .thumb', { timeout: 60000 }); };
-const first = async (page, metric) => { await page.selectOption('#metric', metric); await page.waitForTimeout(100); await settled(page); return page.getAttribute('.wall.ranked .thumb >> nth=0', 'data-head'); };
+const first = async (page, metric) => { await page.selectOption('#metric', metric); await settled(page); return page.getAttribute('.wall.ranked .thumb >> nth=0', 'data-head'); };
 const head = async (page, name) => { await page.selectOption('#metric', 'layers'); await page.click(`.wall [data-head="${name}"]`); await settled(page); };
 const pinned = (page) => page.waitForSelector('.difference').then((figure) => figure.evaluate((f) => ({ largest: Number(f.dataset.largest), mean: Number(f.dataset.mean) })));
 const measure = async (page) => {
@@ -160,7 +160,7 @@ test('two checkpoints: the same one gives 0, a later one what was changed, anoth
     near(found.largest, 1 - 1 / n, 1e-5, 'largest');
     near(found.mean, wanted, 1e-5, 'mean');
     assert.equal(await page.getAttribute('.difference', 'data-at'), '14,13');
-    await page.waitForTimeout(500);
+    await settled(page);
     const other = await open(browser, server, page.url().slice(server.address.length));
     await other.waitForSelector('.difference');
     assert.deepEqual(await difference(other), found);
