@@ -35,6 +35,16 @@ TEST(Subject, PairIsReadAsTheTranslatorReadsIt) {
   EXPECT_EQ(subject.target.size(), subject.input.ids.size());
 }
 
+TEST(Subject, WithoutPiecesIsNotInspected) {
+  SubjectTexts texts;
+  texts.source = "我喜欢学习中文。";
+  SubjectOptions options;
+  options.pieces = false;
+  const Subject subject = read_subject(translator(), texts, options);
+  expect_error(ErrorKind::argument, {"inspect", "pieces"},
+               [&] { inspect(translator(), "tatoeba-zh-en", subject, InspectOptions()); });
+}
+
 TEST(Subject, WhatTheModelWritesIsItsGreedyTranslation) {
   const Subject subject = pair("我喜欢学习中文。", nullptr);
   TranslateOptions greedy;
