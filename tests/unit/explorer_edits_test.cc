@@ -266,6 +266,59 @@ TEST(ExplorerEdits, SeveralAreMadeTogetherAndAllOffIsTheRunWithoutAny) {
   EXPECT_NE(letters.edits(Json::array({set}))->key(), letters.edits(Json::array({renamed}))->key());
 }
 
+TEST(ExplorerEdits, OfOneSiteAreMadeInTheOrderOfTheRequest) {
+  const Letters letters = encoder_decoder();
+  const Json from = {{"source", "fedcba"}, {"target", "oooo"}};
+  const Subject other =
+      read_input(*letters.loaded, input_request(from, "from", Limits()), Limits(), false, [] { return false; });
+  struct Case {
+    std::string site;
+    Json factor;
+    std::size_t begin, end;  // columns
+  };
+  const std::vector<Case> cases = {
+      {"decoder.1.self.projected", {{"kind", "attention"}, {"attention", "decoder.1.self"}, {"value", 0}}, 0, 999},
+      {"decoder.0.feed_forward.projected",
+       {{"kind", "feed_forward"}, {"stack", "decoder"}, {"layer", 0}, {"value", 0.5}},
+       0,
+       999},
+      {"decoder.1.cross.head_output",
+       {{"kind", "head"}, {"attention", "decoder.1.cross"}, {"head", 1}, {"value", -2}},
+       4,
+       8},
+      // The patched heads go through a factor on what they write.
+      {"decoder.1.cross.head_output", {{"kind", "attention"}, {"attention", "decoder.1.cross"}, {"value", 0.5}}, 0, 0}};
+  for (const Case& one : cases) {
+    Matrix lent;
+    letters.textbook(
+        [&](reference::Transformer& model) {
+          model.visit = [&](const std::string& name, Matrix& rows, const auto&) {
+            if (name == one.site) lent = rows;
+          };
+        },
+        &other.input.ids);
+    const Json patch = {{"kind", "patch"}, {"site", one.site}, {"row", 3}, {"from", from}};
+    const double factor = one.factor["value"];
+    for (const bool patch_first : {true, false}) {
+      const auto run = letters.run(patch_first ? Json::array({patch, one.factor}) : Json::array({one.factor, patch}));
+      expect_logits(*run, letters.textbook([&](reference::Transformer& model) {
+        model.visit = [&](const std::string& name, Matrix& rows, const auto&) {
+          if (one.end == 0 && name == "decoder.1.cross.projected")
+            for (auto& row : rows)
+              for (double& x : row) x *= factor;
+          if (name != one.site) return;
+          if (patch_first) rows[3] = lent[3];
+          for (auto& row : rows)
+            for (std::size_t i = one.begin; i < std::min(one.end, row.size()); ++i) row[i] *= factor;
+          if (!patch_first) rows[3] = lent[3];
+        };
+      }),
+                    one.site + (patch_first ? " patch first" : " factor first"));
+      EXPECT_EQ(run->touched(), patch_first ? (std::vector<std::int64_t>{1, 6}) : (std::vector<std::int64_t>{6, 1}));
+    }
+  }
+}
+
 TEST(ExplorerEdits, RefusesWhatCannotBeMade) {
   const Letters letters = encoder_decoder();
   const Json set = {{"kind", "set"}, {"attention", "decoder.1.cross"}, {"head", 2}, {"query", 3}, {"key", 1},

@@ -33,42 +33,63 @@ AttentionPlace place_of(const Site& site) { return {site.stack, site.layer, site
 
 }  // namespace
 
-// ---- Probes ---------------------------------------------------------------------------------------------------------
+// ---- The probe ------------------------------------------------------------------------------------------------------
 
-// Rows of heads are counted where their factor is made.
-bool ScalingProbe::wants(const Site& site) const {
-  return std::any_of(scalings_.begin(), scalings_.end(), [&](const Scaling& one) {
-    return place_of(site) == one.place && site.point == (one.whole ? Point::projected : Point::head_output);
-  });
-}
-
-void ScalingProbe::visit(const Visit& visit, Tensor& value) {
-  for (std::size_t i = 0; i < scalings_.size(); ++i) {
-    const Scaling& one = scalings_[i];
-    if (place_of(visit.site) != one.place) continue;
-    if (visit.site.point != (one.whole ? Point::projected : Point::head_output)) continue;
-    if (one.whole) value = scale(value, one.value);
-    counts_[i] += value.rows();
+EditingProbe::EditingProbe(const Model& model, const Edits& scores, const std::vector<std::size_t>& score_indices,
+                           const std::vector<RowEdit>& rows, const std::vector<AttentionPlace>& changed,
+                           std::size_t count)
+    : heads_(model.config().heads),
+      scores_(model, scores),
+      score_indices_(score_indices),
+      changed_(changed),
+      count_(count) {
+  for (const RowEdit& edit : rows) {
+    Step& step = steps_.emplace_back();
+    step.edit = &edit;
+    if (!edit.scaling) step.probe = std::make_unique<EditProbe>(model, edit.edit, edit.sources);
   }
 }
 
-std::vector<float> ScalingProbe::head_factors(StackKind stack, int layer, Part part) const {
-  std::vector<float> factors;
-  for (const Scaling& one : scalings_) {
-    if (one.whole || one.place != AttentionPlace{stack, layer, part}) continue;
-    if (factors.empty()) factors.assign(static_cast<std::size_t>(heads_), 1);
-    for (std::int64_t head = 0; head < heads_; ++head)
-      if (one.head < 0 || one.head == head) factors[static_cast<std::size_t>(head)] *= one.value;
+// A probe of one edit is shown the site that it edits and no other: its own check of head parts knows nothing of a
+// scaling that stands between. RowStatistics has that check, of the values after all edits.
+bool EditingProbe::wants(const Site& site) const {
+  return std::any_of(steps_.begin(), steps_.end(), [&](const Step& step) { return step.edit->site == site; });
+}
+
+void EditingProbe::visit(const Visit& visit, Tensor& value) {
+  for (Step& step : steps_) {
+    if (step.edit->site != visit.site) continue;
+    if (step.probe) {
+      step.probe->visit(visit, value);
+      continue;
+    }
+    const Scaling& scaling = *step.edit->scaling;
+    step.scaled += value.rows();
+    if (scaling.whole || scaling.head < 0) {
+      value = scale(value, scaling.value);
+      continue;
+    }
+    Tensor factors = Tensor::filled({value.width()}, 1);
+    const std::int64_t size = value.width() / heads_;
+    std::fill_n(factors.data() + scaling.head * size, size, scaling.value);
+    value = scale_columns(value, factors);
   }
-  return factors;
+}
+
+std::vector<ScoreEdit> EditingProbe::score_edits(StackKind stack, int layer, Part part) const {
+  return scores_.score_edits(stack, layer, part);
+}
+
+void EditingProbe::scores_edited(StackKind stack, int layer, Part part, std::span<const std::int64_t> counts) {
+  scores_.scores_edited(stack, layer, part, counts);
 }
 
 std::vector<std::int64_t> EditingProbe::touched() const {
   std::vector<std::int64_t> counts(count_, 0);
-  const EditReport report = edits_->report();
-  for (std::size_t i = 0; i < report.edits.size(); ++i) counts[indices_[i]] = report.edits[i].count;
-  for (std::size_t i = 0; i < scalings_->counts().size(); ++i)
-    counts[scalings_->scalings()[i].index] = scalings_->counts()[i];
+  const EditReport report = scores_.report();
+  for (std::size_t i = 0; i < report.edits.size(); ++i) counts[score_indices_[i]] = report.edits[i].count;
+  for (const Step& step : steps_)
+    counts[step.edit->index] = step.probe ? step.probe->report().edits.front().count : step.scaled;
   return counts;
 }
 
@@ -77,11 +98,8 @@ bool EditingProbe::changes_output(const AttentionPlace& place) const {
 }
 
 std::unique_ptr<EditingProbe> RunEdits::probe(const LoadedModel& model) const {
-  if (edits_.empty() && scalings_.empty()) return nullptr;
-  const Model& engine = model.folder.model;
-  return std::make_unique<EditingProbe>(std::make_unique<EditProbe>(engine, edits_, sources_),
-                                        std::make_unique<ScalingProbe>(scalings_, engine.config().heads), indices_,
-                                        changed_, count_);
+  if (scores_.empty() && rows_.empty()) return nullptr;
+  return std::make_unique<EditingProbe>(model.folder.model, scores_, score_indices_, rows_, changed_, count_);
 }
 
 std::shared_ptr<const RunEdits> no_edits() {
@@ -111,7 +129,6 @@ class EditReader {
     // Messages of the engine name edits by their name.
     edit.name = fields.where();
     Scaling scaling;
-    scaling.index = index;
     std::vector<SubjectTexts> others;
     const bool scales = kind == "feed_forward" || kind == "head" || kind == "attention",
                replaces = kind == "patch" || kind == "mean";
@@ -133,12 +150,11 @@ class EditReader {
     key_ += plain.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
     if (scales) {
       if (scaling.whole) result_->changed_.push_back(scaling.place);
-      result_->scalings_.push_back(scaling);
+      const auto& [stack, layer, part] = scaling.place;
+      const Site site{stack, layer, part, scaling.whole ? Point::projected : Point::head_output};
+      result_->rows_.push_back({index, site, scaling, {}, {}});
       return;
     }
-    if (replaces)
-      if (const Site site = parse_site(edit.at); site.point == Point::projected)
-        result_->changed_.push_back(place_of(site));
     // An edit that is off is judged like the others, and its other texts are not run.
     for (SubjectTexts& texts : others) {
       const Subject other = read_input(model_, std::move(texts), limits_, true, [this] { return stop_.stopped(); });
@@ -147,18 +163,29 @@ class EditReader {
       text.target = other.input.ids;
       edit.texts.push_back(std::move(text));
     }
-    result_->edits_.add(std::move(edit));
-    result_->indices_.push_back(index);
+    all_.add(edit);
+    if (!replaces) {
+      result_->scores_.add(std::move(edit));
+      result_->score_indices_.push_back(index);
+      return;
+    }
+    const Site site = parse_site(edit.at);
+    if (site.point == Point::projected) result_->changed_.push_back(place_of(site));
+    RowEdit& row = result_->rows_.emplace_back();
+    row.index = index;
+    row.site = site;
+    row.edit.add(std::move(edit));
   }
 
   std::shared_ptr<const RunEdits> finish() {
-    result_->edits_.check(model_.folder.model);
+    all_.check(model_.folder.model);
     // "-" alone: the run without edits.
     if (key_.find_first_not_of("-\n") != std::string::npos) result_->key_ = key_;
-    if (!result_->edits_.empty()) {
+    for (RowEdit& row : result_->rows_) {
+      if (row.scaling) continue;
       stop_.check();
       // Every value comes from a text that the edit names, none from the run itself.
-      result_->sources_ = edit_sources(model_.folder.model, result_->edits_, {});
+      row.sources = edit_sources(model_.folder.model, row.edit, {});
     }
     return result_;
   }
@@ -250,6 +277,7 @@ class EditReader {
   const Limits& limits_;
   const StopSignal& stop_;
   std::shared_ptr<RunEdits> result_ = std::make_shared<RunEdits>();
+  Edits all_;  // of the engine, for what they say of each other
   std::string key_;
 };
 

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,43 +20,34 @@ namespace attend::explorer {
 // A factor on what a part of a block writes: an attention or a feed-forward layer after its last product, or heads before
 // W_O.
 struct Scaling {
-  std::size_t index = 0;   // of the edit in the request
   AttentionPlace place;    // part: self, cross or feed_forward
   bool whole = true;       // the output of the part; else heads of it
   std::int64_t head = -1;  // -1: all
   float value = 0;
 };
 
-// Makes scalings and counts the rows they touch.
-class ScalingProbe : public Probe {
- public:
-  ScalingProbe(std::vector<Scaling> scalings, std::int64_t heads)
-      : scalings_(std::move(scalings)), counts_(scalings_.size(), 0), heads_(heads) {}
-  bool wants(const Site& site) const override;
-  void visit(const Visit& visit, Tensor& value) override;
-  std::vector<float> head_factors(StackKind stack, int layer, Part part) const override;
-
-  const std::vector<Scaling>& scalings() const { return scalings_; }
-  const std::vector<std::int64_t>& counts() const { return counts_; }
-
- private:
-  std::vector<Scaling> scalings_;
-  std::vector<std::int64_t> counts_;
-  std::int64_t heads_;
+// An edit of rows of values: a scaling, or an edit of the engine.
+struct RowEdit {
+  std::size_t index = 0;  // in the request
+  Site site;
+  std::optional<Scaling> scaling;
+  Edits edit;  // else: this one alone
+  EditSources sources;
 };
 
-// Makes the edits of a request in the passes of one run.
-class EditingProbe : public ProbeList {
+// Makes the edits of a request in the passes of one run. Where several change the values of one site they are made one
+// after the other, in the order of the request.
+class EditingProbe : public Probe {
  public:
-  // indices: in the request, of each edit of `edits`; changed: attentions whose output an edit replaces.
-  EditingProbe(std::unique_ptr<EditProbe> edits, std::unique_ptr<ScalingProbe> scalings,
-               std::vector<std::size_t> indices, std::vector<AttentionPlace> changed, std::size_t count)
-      : ProbeList({edits.get(), scalings.get()}),
-        edits_(std::move(edits)),
-        scalings_(std::move(scalings)),
-        indices_(std::move(indices)),
-        changed_(std::move(changed)),
-        count_(count) {}
+  // `rows` has to outlive it. score_indices: in the request, of each edit of `scores`; changed: attentions whose output
+  // an edit replaces; count: of edits in the request.
+  EditingProbe(const Model& model, const Edits& scores, const std::vector<std::size_t>& score_indices,
+               const std::vector<RowEdit>& rows, const std::vector<AttentionPlace>& changed, std::size_t count);
+  bool wants(const Site& site) const override;
+  std::uint64_t heads(const Site&) const override { return 0; }
+  void visit(const Visit& visit, Tensor& value) override;
+  std::vector<ScoreEdit> score_edits(StackKind stack, int layer, Part part) const override;
+  void scores_edited(StackKind stack, int layer, Part part, std::span<const std::int64_t> counts) override;
 
   // Rows or scores that each edit of the request touched, 0 for those that are off.
   std::vector<std::int64_t> touched() const;
@@ -62,9 +55,16 @@ class EditingProbe : public ProbeList {
   bool changes_output(const AttentionPlace& place) const;
 
  private:
-  std::unique_ptr<EditProbe> edits_;
-  std::unique_ptr<ScalingProbe> scalings_;
-  std::vector<std::size_t> indices_;
+  struct Step {
+    const RowEdit* edit = nullptr;
+    std::unique_ptr<EditProbe> probe;  // null for a scaling
+    std::int64_t scaled = 0;           // rows
+  };
+
+  std::int64_t heads_;
+  EditProbe scores_;
+  std::vector<Step> steps_;
+  std::vector<std::size_t> score_indices_;
   std::vector<AttentionPlace> changed_;
   std::size_t count_;
 };
@@ -73,15 +73,14 @@ class RunEdits {
  public:
   // The same text for the same edits; "" for none.
   const std::string& key() const { return key_; }
-  // A new probe for one run; null where there is nothing to make.
+  // A new probe for one run, which these edits have to outlive; null where there is nothing to make.
   std::unique_ptr<EditingProbe> probe(const LoadedModel& model) const;
 
  private:
   friend class EditReader;
-  Edits edits_;
-  EditSources sources_;
-  std::vector<Scaling> scalings_;
-  std::vector<std::size_t> indices_;
+  Edits scores_;
+  std::vector<std::size_t> score_indices_;
+  std::vector<RowEdit> rows_;
   std::vector<AttentionPlace> changed_;
   std::size_t count_ = 0;
   std::string key_;
