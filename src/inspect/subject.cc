@@ -118,8 +118,11 @@ Subject read_pair(const ModelFolder& folder, SubjectTexts texts, const SubjectOp
     ids = tokens_of(target, texts.target, texts.target_ids, "target", options);
   } else if (options.write_target) {
     ids = write_on(folder, subject, nullptr, options);
-    // The last token may stand where the model has no position left to read it.
-    ids.resize(std::min(ids.size(), static_cast<std::size_t>(folder.model.config().max_positions) - 1));
+    // The last token may stand where the model has no position left to read it. What is written has to pass, given
+    // back, what a target that is given has to.
+    std::int64_t most = folder.model.config().max_positions - 1;
+    if (options.most_tokens > 0) most = std::min(most, options.most_tokens);
+    ids.resize(std::min(ids.size(), static_cast<std::size_t>(most)));
     put_written(target, ids, texts);
   }
   check_length(ids.size() + 1, folder.model.config(), "target");

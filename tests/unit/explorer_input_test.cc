@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "attend/tokenizer.h"
 #include "attend/translate.h"
 #include "explorer/api_error.h"
 #include "explorer/model_input.h"
@@ -58,6 +59,50 @@ TEST(ExplorerInput, OfAPairIsWhatTheTranslatorReads) {
   EXPECT_TRUE(read(translator(), {{"source", "好"}}, false).input.ids.empty());
   EXPECT_FALSE(read(translator(), {{"source", ""}, {"language", "en"}}, false).input.source.empty())
       << "its ends alone";
+}
+
+TEST(ExplorerInput, WhatAModelThatNeverEndsWritesIsReadAgain) {
+  const auto tokenizer = train_character(CharacterOptions{}, "abcdefgh");
+  TransformerConfig config;
+  config.width = 8;
+  config.heads = 2;
+  config.inner_width = 16;
+  config.max_positions = 24;
+  config.logits_bias = true;
+  StackConfig stack;
+  stack.layers = 1;
+  stack.vocabulary = tokenizer->size();
+  config.encoder = stack;
+  stack.causal = true;
+  config.decoder = stack;
+  Model model(config, 1);
+  for (Parameter& parameter : model.parameters())
+    if (parameter.name.ends_with("bias") && parameter.value.elements() == tokenizer->size())
+      parameter.value.data()[tokenizer->specials().eos] = -1e4f;
+  Task task;
+  task.kind = Task::Kind::translate;
+  const LoadedModel loaded{"endless", "", ModelFolder{std::move(model), tokenizer, tokenizer, task}, "", "", 0, 0};
+  for (const std::int64_t tokens : {4096, 10}) {
+    Limits limits;
+    limits.tokens = tokens;
+    const Subject subject = read(loaded, {{"source", "abcdefgh"}}, true, limits);
+    EXPECT_EQ(static_cast<std::int64_t>(subject.input.ids.size()), std::min<std::int64_t>(24, tokens + 1));
+    EXPECT_EQ(read(loaded, Json::parse(written(subject.texts)), false, limits).input.ids, subject.input.ids);
+  }
+}
+
+TEST(ExplorerInput, ATextFarBeyondTheLimitIsNotCutIntoTokens) {
+  Limits limits;
+  limits.tokens = 16;
+  EXPECT_EQ(refused(translator(), {{"source", std::string(64 * 16, 'a')}}, limits), "limit limit input.source");
+  try {
+    read(translator(), {{"source", std::string(64 * 16 + 1, 'a')}}, false, limits);
+    FAIL();
+  } catch (const ApiError& error) {
+    EXPECT_EQ(error.status(), 413);
+    EXPECT_NE(error.what_happened().find("bytes: 1025 found, at most 1024"), std::string::npos)
+        << error.what_happened();
+  }
 }
 
 TEST(ExplorerInput, IdsStandForTexts) {

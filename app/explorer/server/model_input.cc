@@ -8,12 +8,20 @@
 namespace attend::explorer {
 namespace {
 
+// More than any text of everyday words has.
+constexpr std::int64_t bytes_a_token = 64;
+
 void read_text(Fields& fields, const char* name, const char* ids_name, std::optional<std::string>& text,
                std::optional<std::vector<std::int32_t>>& ids, const Limits& limits) {
   const bool has_text = fields.find(name) != nullptr, has_ids = fields.find(ids_name) != nullptr;
   if (has_text && has_ids)
     throw Error(ErrorKind::argument, fields.where(), join("has both ", name, " and ", ids_name), "give one of them");
-  if (has_text) text = fields.text(name);
+  if (has_text) {
+    text = fields.text(name);
+    // Cutting it into tokens, to count them, would already take long.
+    const auto size = static_cast<std::int64_t>(text->size()), most = limits.tokens * bytes_a_token;
+    if (size > most) throw over_limit(fields.path(name), "bytes", size, most, "shorten it");
+  }
   if (!has_ids) return;
   ids.emplace();
   for (const std::int64_t id : fields.integers(ids_name, 0, INT32_MAX, limits.tokens))
