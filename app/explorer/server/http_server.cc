@@ -2,6 +2,7 @@
 
 // Coroutines are not used here, and Boost 1.74 does not know those of clang.
 #define BOOST_ASIO_DISABLE_CO_AWAIT
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -32,6 +33,8 @@ constexpr const char* policy =
     "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data: blob:; connect-src "
     "'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+constexpr std::string_view continue_line = "HTTP/1.1 100 Continue\r\n\r\n";
 
 std::string lower(std::string_view text) {
   std::string result(text);
@@ -119,6 +122,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, HttpServer::Core& core)
       : stream_(std::move(socket)),
+        looks_(stream_.get_executor()),
         core_(&core),
         buffer_(static_cast<std::size_t>(core_->options.header_bytes) + (64 << 10)) {
     beast::error_code ignored;
@@ -133,6 +137,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Clock::rep silent_since() const { return silent_since_.load(); }
   static constexpr Clock::rep never = std::numeric_limits<Clock::rep>::max();
   void shut() {
+    silent_since_ = never;  // so that the next one is not shut in its place once more
     asio::post(stream_.get_executor(), [self = shared_from_this()] { self->close(); });
   }
 
@@ -172,8 +177,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void send_continue() {
-    static constexpr std::string_view line = "HTTP/1.1 100 Continue\r\n\r\n";
-    asio::async_write(stream_, asio::buffer(line.data(), line.size()),
+    asio::async_write(stream_, asio::buffer(continue_line.data(), continue_line.size()),
                       [self = shared_from_this()](beast::error_code code, std::size_t) {
                         if (code) return self->close();
                         self->read_body();
@@ -225,11 +229,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
     request.gone = gone_;
     stream_.expires_never();
     awaiting_answer_ = true;
+    asked_ = false;
     watch();
     core_->handler(std::move(request), [self = shared_from_this()](HttpResponse response) {
       asio::post(self->stream_.get_executor(), [self, answer = std::move(response)]() mutable {
         if (!self->awaiting_answer_) return;
         self->awaiting_answer_ = false;
+        self->looks_.cancel();
         self->send(std::move(answer));
       });
     });
@@ -239,13 +245,31 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void watch() {
     if (watching_) return;
     watching_ = true;
-    stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this()](beast::error_code code) {
-      self->watching_ = false;
-      if (code || !self->awaiting_answer_) return;
-      char byte = 0;
-      const ssize_t count = ::recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-      if (count == 0) self->gone_->store(true);
-    });
+    stream_.socket().async_wait(tcp::socket::wait_read,
+                                [self = shared_from_this()](beast::error_code code) { self->look(!code); });
+  }
+
+  // What came may be the next request, the end of what the client sends, or of the client itself. Bytes that wait to be
+  // read would end every further wait at once, so from here on it looks from time to time.
+  void look(bool open) {
+    watching_ = false;
+    if (!open || !awaiting_answer_) return;
+    pollfd state{stream_.socket().native_handle(), POLLIN | POLLRDHUP, 0};
+    ::poll(&state, 1, 0);
+    if ((state.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) {
+      gone_->store(true);
+      return;
+    }
+    if ((state.revents & POLLRDHUP) != 0 && !asked_ && version_ >= 11) {
+      // Whoever has only ended its sending reads on, and skips this line as every client must; one that has closed
+      // answers it with a reset.
+      asked_ = true;
+      ::send(state.fd, continue_line.data(), continue_line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    if ((state.revents & (POLLIN | POLLRDHUP)) == 0) return watch();
+    watching_ = true;
+    looks_.expires_after(std::chrono::milliseconds(50));
+    looks_.async_wait([self = shared_from_this()](beast::error_code code) { self->look(!code); });
   }
 
   // A page of another site must not reach the engine by a name that it lets point here, nor by a form or script of its
@@ -318,13 +342,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   beast::tcp_stream stream_;
+  asio::steady_timer looks_;
   HttpServer::Core* core_;
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   std::shared_ptr<std::atomic<bool>> gone_ = std::make_shared<std::atomic<bool>>(false);
   std::atomic<Clock::rep> silent_since_{0};
   unsigned version_ = 11;
-  bool keep_ = false, head_ = false, awaiting_answer_ = false, watching_ = false;
+  bool keep_ = false, head_ = false, awaiting_answer_ = false, watching_ = false, asked_ = false;
 };
 
 bool HttpServer::Core::allowed(std::string_view host) const {

@@ -10,11 +10,14 @@ namespace {
 
 ApiError overtaken() { return {409, "superseded", "request", "a newer request of this client overtook this one"}; }
 
+ApiError left() { return {409, "superseded", "request", "the client closed its connection before it was answered"}; }
+
 bool same(const Ticket& a, const Ticket& b) { return !a.client.empty() && a.client == b.client && a.path == b.path; }
 
 }  // namespace
 
 void StopSignal::check() const {
+  if (gone()) throw left();
   if (stopped()) throw overtaken();
 }
 
@@ -82,7 +85,7 @@ void WorkQueue::serve() {
     running_stop_ = job.stop;
     running_since_ = Clock::now();
     lock.unlock();
-    if (job.stop.stopped()) job.refuse(overtaken());
+    if (job.stop.stopped()) job.refuse(job.stop.gone() ? left() : overtaken());
     else job.run(job.stop);
     const bool whole = !job.stop.stopped();
     job = Job();  // what it holds is freed before the next one begins

@@ -31,9 +31,8 @@ class StopSignal {
   // `gone` is set when the connection that asked is closed.
   explicit StopSignal(std::shared_ptr<const std::atomic<bool>> gone) : gone_(std::move(gone)) {}
 
-  bool stopped() const {
-    return stop_->load(std::memory_order_relaxed) || (gone_ && gone_->load(std::memory_order_relaxed));
-  }
+  bool stopped() const { return stop_->load(std::memory_order_relaxed) || gone(); }
+  bool gone() const { return gone_ && gone_->load(std::memory_order_relaxed); }
   void stop() const { stop_->store(true, std::memory_order_relaxed); }
   // Throws ApiError 409.
   void check() const;
