@@ -205,7 +205,7 @@ HttpResponse Api::tokenize(const Json& body, const StopSignal& stop) {
   return timed(watch, [&](JsonWriter& out) { write_tokens(out, *loaded, subject); });
 }
 
-std::shared_ptr<const Run> Api::run_of(Fields& request, bool statistics, const StopSignal& stop) {
+std::shared_ptr<const Run> Api::run_of(Fields& request, bool statistics, const StopSignal& stop, SubjectTexts* input) {
   skip_ticket(request);
   const std::shared_ptr<const LoadedModel> loaded = models_->get(request.text("model"));
   const Subject subject =
@@ -213,6 +213,7 @@ std::shared_ptr<const Run> Api::run_of(Fields& request, bool statistics, const S
   const std::shared_ptr<const RunEdits> edits = read_edits(request, *loaded, rows_of(subject.input), limits_, stop);
   // Everything else was asked for before: what is misspelt is refused before anything is computed.
   request.finish();
+  if (input) *input = subject.texts;
   return runs_.get(loaded, subject, edits, statistics, stop);
 }
 
@@ -235,8 +236,9 @@ HttpResponse Api::run(const Json& body, const StopSignal& stop) {
   const Json* list = fields.find("edits");
   const std::size_t edits = list ? list->size() : 0;
   const Stopwatch watch;
-  const std::shared_ptr<const Run> found = run_of(fields, wants.statistics || wants.checks, stop);
-  return timed(watch, [&](JsonWriter& out) { write_run(out, *found, wants, edits, stop); });
+  SubjectTexts input;
+  const std::shared_ptr<const Run> found = run_of(fields, wants.statistics || wants.checks, stop, &input);
+  return timed(watch, [&](JsonWriter& out) { write_run(out, *found, input, wants, edits, stop); });
 }
 
 HttpResponse Api::row(const Json& body, const StopSignal& stop) {
@@ -426,6 +428,9 @@ HttpResponse Api::status() const {
   out.field("generate_steps", limits_.generate_steps);
   out.field("beams", limits_.beams);
   out.field("edits", limits_.edits);
+  out.field("heads_inputs", limits_.heads_inputs);
+  out.field("exact_edges", limits_.exact_edges);
+  out.field("cached_bytes", limits_.cached_bytes);
   out.field("queue", limits_.queue);
   out.end_object();
   out.end_object();

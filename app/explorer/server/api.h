@@ -34,8 +34,9 @@ class Api {
 
   void answer(HttpRequest& request, const HttpReply& reply);
   void serve_page(const HttpRequest& request, const HttpReply& reply);
-  // The run that a request's model, input and edits describe.
-  std::shared_ptr<const Run> run_of(Fields& request, bool statistics, const StopSignal& stop);
+  // The run that a request's model, input and edits describe; into `input`, if any, goes that input, completed.
+  std::shared_ptr<const Run> run_of(Fields& request, bool statistics, const StopSignal& stop,
+                                    SubjectTexts* input = nullptr);
   HttpResponse attention(const Json& body, const StopSignal& stop);
   HttpResponse operation(const Json& body, const StopSignal& stop);
   HttpResponse tokenize(const Json& body, const StopSignal& stop);

@@ -39,8 +39,13 @@ AttentionPlace attention_named(const std::string& name, const LoadedModel& model
   throw unknown_name("attention", join(model.name, " has no attention \"", name.substr(0, 100), '"'), name, known);
 }
 
-// ---- Records
-// ----------------------------------------------------------------------------------------------------------
+// ---- Records --------------------------------------------------------------------------------------------------------
+
+std::int64_t RowStatistics::bytes() const {
+  std::size_t numbers = top_keys.capacity() + top_weights.capacity();
+  for (const std::vector<float>* list : {&entropy, &first, &self, &previous, &distance}) numbers += list->capacity();
+  return static_cast<std::int64_t>(numbers * sizeof(float));
+}
 
 std::int64_t AttentionRecord::bytes() const {
   return bytes_of(
@@ -233,8 +238,7 @@ TokenBatch batch_of(const std::vector<std::int32_t>& ids) {
 
 }  // namespace
 
-// ---- A run
-// ------------------------------------------------------------------------------------------------------------
+// ---- A run ----------------------------------------------------------------------------------------------------------
 
 Run::Run(std::shared_ptr<const LoadedModel> model, Subject subject, std::shared_ptr<const RunEdits> edits,
          bool statistics, std::int64_t most_bytes, const StopSignal& stop)
@@ -288,6 +292,7 @@ std::int64_t Run::bytes() const {
   std::lock_guard lock(mutex_);
   std::int64_t total = bytes_of({&memory_.rows, &states_, &logits_});
   for (const auto& [place, kept] : records_) total += kept.record->bytes();
+  for (const auto& [place, statistics] : statistics_) total += statistics.bytes();
   for (const auto& stack : block_inputs_)
     for (const Tensor& input : stack) total += bytes_of({&input});
   return total;
@@ -352,8 +357,7 @@ const RowStatistics& Run::statistics(const AttentionPlace& place, const StopSign
   return statistics_.emplace(place, std::move(made)).first->second;
 }
 
-// ---- The cache
-// --------------------------------------------------------------------------------------------------------
+// ---- The cache ------------------------------------------------------------------------------------------------------
 
 std::string run_fingerprint(const LoadedModel& model, const Subject& subject, const RunEdits& edits) {
   std::uint64_t hash = 14695981039346656037u;
@@ -401,8 +405,7 @@ std::shared_ptr<const Run> RunCache::get(const std::shared_ptr<const LoadedModel
   return run;
 }
 
-// ---- Answers
-// ----------------------------------------------------------------------------------------------------------
+// ---- Answers --------------------------------------------------------------------------------------------------------
 
 void write_prediction(JsonWriter& out, const Tokenizer& tokenizer, std::span<const float> logits, std::int32_t next,
                       std::int64_t top) {
@@ -463,11 +466,12 @@ void write_top(JsonWriter& out, const char* name, const std::vector<Number>& val
 
 }  // namespace
 
-void write_run(JsonWriter& out, const Run& run, const RunWants& wants, std::size_t edits, const StopSignal& stop) {
+void write_run(JsonWriter& out, const Run& run, const SubjectTexts& input, const RunWants& wants, std::size_t edits,
+               const StopSignal& stop) {
   const LoadedModel& model = run.model();
   out.field("run", run_fingerprint(model, run.subject(), run.edits()));
   out.key("input");
-  write_input(out, run.subject().texts);
+  write_input(out, input);
   if (wants.tokens) {
     out.key("tokens").begin_object();
     write_tokens(out, model, run.subject());

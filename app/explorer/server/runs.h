@@ -58,6 +58,7 @@ struct RowStatistics {
   std::vector<float> entropy, first, self, previous, distance;  // [queries, heads]
   std::vector<std::int32_t> top_keys;                           // [queries, heads, kept]; -1 where fewer are visible
   std::vector<float> top_weights;
+  std::int64_t bytes() const;
   double row_sum = 0;   // largest |sum of weights - 1|
   double head_sum = 0;  // largest |sum of head parts + bias - attention output|; 0 where an edit stands between
 };
@@ -128,15 +129,16 @@ class RunCache {
 // 16 hexadecimal digits of model, ids and edits.
 std::string run_fingerprint(const LoadedModel& model, const Subject& subject, const RunEdits& edits);
 
-// ---- Answers
-// ----------------------------------------------------------------------------------------------------------
+// ---- Answers --------------------------------------------------------------------------------------------------------
 
 struct RunWants {
   bool tokens = true, statistics = true, predictions = true, checks = true;
   std::int64_t top = 5;
 };
-// `edits` of the request, those that are off included: one entry is written for each.
-void write_run(JsonWriter& out, const Run& run, const RunWants& wants, std::size_t edits, const StopSignal& stop);
+// `input`: as this request gave it, completed; other texts may have given the same ids and made the run. `edits` of the
+// request, those that are off included: one entry is written for each.
+void write_run(JsonWriter& out, const Run& run, const SubjectTexts& input, const RunWants& wants, std::size_t edits,
+               const StopSignal& stop);
 
 struct RowRequest {
   AttentionPlace place;

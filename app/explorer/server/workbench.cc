@@ -104,6 +104,9 @@ Tensor rotation_for(std::int64_t last_position, std::int64_t rotary_dim, double 
   };
   static std::mutex mutex;
   static Kept kept;
+  // A far dial on wide rows makes a table for itself alone: 128 MB would stay for good.
+  constexpr std::int64_t most_kept = std::int64_t{4} << 20;
+  if ((last_position + 1) * rotary_dim > most_kept) return rotation_table(last_position + 1, rotary_dim, base);
   std::lock_guard lock(mutex);
   if (kept.positions <= last_position || kept.dim != rotary_dim || kept.base != base) {
     // In powers of two, so that a dial that turns further seldom makes a new table.
