@@ -157,7 +157,7 @@ export function Lines() {
   current?.forEach((w, j) => { if (w >= 0.005 && top[j] && !hidden?.(j)) lines.push(<path d={link({ source: [top[j].at, 34], target: [bottom[query].at, h - 34] })!} class="thread now" style={{ opacity: Math.max(0.12, w), strokeWidth: 1 + 5 * w }} />); });
   // One of each line of tokens is in the order of Tab; arrow keys go on from it.
   const place = (kind: 'key' | 'query', i: number, chosen: number, count: number) => ({
-    role: 'button' as const, tabIndex: i === chosen ? 0 : -1, 'aria-pressed': i === chosen, [`data-line-${kind}`]: i,
+    role: 'button' as const, tabindex: i === chosen ? 0 : -1, 'aria-pressed': i === chosen, [`data-line-${kind}`]: i,
     onClick: () => choose({ [kind]: i }),
     onKeyDown: (event: KeyboardEvent) => {
       const to = { ArrowRight: i + 1, ArrowLeft: i - 1, Enter: i, ' ': i }[event.key];
