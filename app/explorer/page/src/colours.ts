@@ -15,12 +15,12 @@ export interface Palette {
 
 export const light: Palette = {
   surface: '#ffffff', ink: '#1b1c22', faint: '#61646f', line: '#e2e2e8', lineStrong: '#c3c4cd',
-  hues: { q: '#0064b0', k: '#b04e00', v: '#007355', w: '#5a34b4', s: '#585c86', x: '#4d505c', e: '#bb1272' },
+  hues: { q: '#0064b0', k: '#b04e00', v: '#007355', w: '#5a34b4', s: '#585c86', x: '#756400', e: '#bb1272' },
   weights: ['#f7f4fd', '#d9ccf4', '#b79fe6', '#9170d2', '#6a45b8', '#3f1f86'],
 };
 export const night: Palette = {
   surface: '#1a1b22', ink: '#eeeef3', faint: '#a6a9b6', line: '#33353f', lineStrong: '#4b4e5b',
-  hues: { q: '#70b8ff', k: '#ffac5f', v: '#4fd3a6', w: '#b99cff', s: '#a9aedd', x: '#b4b7c4', e: '#ff74b9' },
+  hues: { q: '#70b8ff', k: '#ffac5f', v: '#4fd3a6', w: '#b99cff', s: '#a9aedd', x: '#dcc85a', e: '#ff74b9' },
   weights: ['#201f2b', '#3a3159', '#5a478f', '#8068c4', '#ab92ee', '#e3d6ff'],
 };
 export const paletteOf = (isDark: boolean) => isDark ? night : light;

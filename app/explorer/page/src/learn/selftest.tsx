@@ -127,13 +127,23 @@ function Item({ q, n, onRight }: { q: Question; n: number; onRight: () => void }
   </li>;
 }
 
+// How often the self-test was opened or drawn anew: the first time it has the numbers of the worked examples, then always others.
+let drawn = 0;
+function nextSeed(): number {
+  try {
+    drawn = Number(localStorage.getItem('attend.selftest') ?? drawn) || 0;
+    localStorage.setItem('attend.selftest', String(drawn + 1));
+  } catch { /* closed storage: counted as long as the page */ }
+  return drawn++;
+}
+
 export function SelfTest() {
-  const [seed, setSeed] = useState(0);
+  const [seed, setSeed] = useState(nextSeed);
   const [right, setRight] = useState<Set<number>>(new Set());
   const { answer } = useAnswer(async () => ({ seed, made: await questions(seed) }), [seed, language.value]);
   const all = answer?.seed === seed ? answer.made : null;
   return <div class="selftest">
-    <header><div><h1>{t('st.title')}</h1><p class="lead">{t('st.lead')}</p></div><div class="selftest-tools"><b>{t('st.count', right.size)}</b><Button icon="dice" text label={t('st.fresh')} id="fresh" onClick={() => { setRight(new Set()); setSeed(seed + 1); }} /></div></header>
+    <header><div><h1>{t('st.title')}</h1><p class="lead">{t('st.lead')}</p></div><div class="selftest-tools"><b>{t('st.count', right.size)}</b><Button icon="dice" text label={t('st.fresh')} id="fresh" onClick={() => { setRight(new Set()); setSeed(nextSeed()); }} /></div></header>
     <ol>{all?.map((q, i) => <Item key={`${seed}-${i}`} q={q} n={i + 1} onRight={() => setRight((old) => new Set([...old, i]))} />)}</ol>
   </div>;
 }
