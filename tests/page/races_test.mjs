@@ -30,6 +30,14 @@ async function holdUp(page, path, which = () => true) {
   const arrived = async (count) => { for (const end = Date.now() + 10000; held.length < count;) { assert.ok(Date.now() < end, `${held.length} of ${count} requests to ${path}`); await page.waitForTimeout(10); } };
   return { arrived, count: () => held.length, free: () => { closed = false; for (const go of held.splice(0)) go(); } };
 }
+// The model room with the row of one word chosen in the last cross-attention.
+async function openRow() {
+  const page = await open(browser, server, '#/model');
+  await enter(page);
+  await choose(page, 'cross', 3, 0);
+  await query(page, 1);
+  return page;
+}
 const moment = (page) => page.waitForTimeout(150);
 const linkTo = (state) => `#/model?v=1&s=${deflateRawSync(JSON.stringify(state)).toString('base64url')}`;
 const pictures = (page) => page.$$eval('.thumb canvas', (all) => all.map((canvas) => canvas.toDataURL()));
@@ -92,10 +100,7 @@ test('lines of an edit that was taken back meanwhile are not drawn', async () =>
 });
 
 test('a drag that was taken back at once leaves no edited column, whenever its answer comes', async () => {
-  const page = await open(browser, server, '#/model');
-  await enter(page);
-  await choose(page, 'cross', 3, 0);
-  await query(page, 1);
+  const page = await openRow();
   const late = await holdUp(page, 'run', (body) => body.edits.length > 0);
   await grip(page, 2);
   await late.arrived(1);
@@ -111,10 +116,7 @@ test('a drag that was taken back at once leaves no edited column, whenever its a
 });
 
 test('a drag over one text leaves no column beside the next', async () => {
-  const page = await open(browser, server, '#/model');
-  await enter(page);
-  await choose(page, 'cross', 3, 0);
-  await query(page, 1);
+  const page = await openRow();
   const late = await holdUp(page, 'run', (body) => body.edits.length > 0);
   await grip(page, 2);
   await late.arrived(1);
@@ -132,10 +134,7 @@ test('a drag over one text leaves no column beside the next', async () => {
 });
 
 test('a row of the text before is not drawn under the tokens of the new one', async () => {
-  const page = await open(browser, server, '#/model');
-  await enter(page);
-  await choose(page, 'cross', 3, 0);
-  await query(page, 1);
+  const page = await openRow();
   const late = await holdUp(page, 'row', (body) => body.input.source === sentence);
   await page.keyboard.press(']');
   await late.arrived(1);
@@ -163,10 +162,7 @@ test('a row of the text before is not drawn under the tokens of the new one', as
 });
 
 test('another target while a measurement runs: what is shown is measured for it', async () => {
-  const page = await open(browser, server, '#/model');
-  await enter(page);
-  await choose(page, 'cross', 3, 0);
-  await query(page, 1);
+  const page = await openRow();
   const asks = [];
   page.on('request', (request) => { if (/\/importance$/.test(request.url())) asks.push(request.postDataJSON().target); });
   const late = await holdUp(page, 'importance');
@@ -189,10 +185,7 @@ test('another target while a measurement runs: what is shown is measured for it'
 });
 
 test('what is no longer asked is called off: measuring, writing, reading a text, searching heads', async () => {
-  const page = await open(browser, server, '#/model');
-  await enter(page);
-  await choose(page, 'cross', 3, 0);
-  await query(page, 1);
+  const page = await openRow();
   const ended = [];
   page.on('requestfailed', (request) => ended.push(`${/v1\/(\w+)$/.exec(request.url())[1]} ${request.failure().errorText}`));
   const calledOff = async (path, act) => {
@@ -265,10 +258,7 @@ test('what was chosen stays while another text is read: measuring, its order, th
 });
 
 test('a text that was written is for the text it was asked for, and a new text in between is no error', async () => {
-  const page = await open(browser, server, '#/model');
-  await enter(page);
-  await choose(page, 'cross', 3, 0);
-  await query(page, 1);
+  const page = await openRow();
   const late = await holdUp(page, 'generate');
   await page.click('#cut-head');
   await late.arrived(1);
@@ -479,10 +469,7 @@ test('of a row that is shown in part the sum is that of the whole row', async ()
 });
 
 test('a lock gets what the other locks of its row leave', async () => {
-  const page = await open(browser, server, '#/model');
-  await enter(page);
-  await choose(page, 'cross', 3, 0);
-  await query(page, 1);
+  const page = await openRow();
   for (const key of [1, 2]) {
     await page.click(`.row-column[data-key="${key}"] .key-label`);
     await page.fill('.row-tools input >> nth=1', '0.7');
