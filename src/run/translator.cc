@@ -145,9 +145,9 @@ std::pair<std::string, std::string> Translator::direction(std::string_view line,
   const std::vector<std::string>& languages = task_.languages;
   const auto check = [&](std::string_view language) {
     if (!language.empty() && std::find(languages.begin(), languages.end(), language) == languages.end()) {
-      throw Error(ErrorKind::argument, "translate", join("the model does not know the language \"", language, "\""),
-                  languages.empty() ? std::string("it names no languages: leave them out")
-                                    : "use one of " + listed_or_none(languages));
+      throw Error(
+          ErrorKind::argument, "translate", join("the model does not know the language \"", language, "\""),
+          languages.empty() ? std::string("it names no languages: leave them out") : "use one of " + listed(languages));
     }
   };
   check(from);
