@@ -84,3 +84,6 @@ export function parseTable(text: string): { rows: number[][]; problem: { row: nu
 }
 
 export const toCsv = (m: (number | null)[][]) => m.map((row) => row.map((value) => value === null ? '-inf' : String(value)).join(',')).join('\n') + '\n';
+
+// For what comes from outside: a whole number from low to high.
+export const isWhole = (value: unknown, low: number, high: number): value is number => Number.isInteger(value) && (value as number) >= low && (value as number) <= high;

@@ -3,6 +3,8 @@ import { signal } from '@preact/signals';
 import type { AttentionRequest, AttentionResult, MaskRule, Matrix, ScoreEdit } from '../engine';
 import { Lane } from '../engine';
 import { History } from '../history';
+import { isWhole } from '../numbers';
+import { later } from '../pending';
 import { engine, hush } from '../shared';
 
 export type MaskKind = 'none' | 'causal' | 'window' | 'prefix' | 'dense';
@@ -96,7 +98,7 @@ const baseLane = new Lane((b: Bench) => engine.attention({ ...requestOf(b), edit
 let baseFor = '';
 
 async function ask(b: Bench): Promise<void> {
-  clearTimeout(resting);
+  forgetRest();
   try {
     const reply = await lane.ask(b);
     if (reply) {
@@ -135,11 +137,11 @@ function show(b: Bench | null): void {
 
 // While a finger is on a bar nothing is committed: the page previews every row that the score reaches, the engine is asked once the
 // finger rests, and the end of the drag is one step.
-let resting: ReturnType<typeof setTimeout> | undefined;
+let forgetRest = (): void => undefined;
 const rest = 120;
 export function draft(edits: ScoreEdit[]): void {
-  clearTimeout(resting);
-  resting = setTimeout(() => void ask({ ...bench.value, edits }), rest);
+  forgetRest();
+  forgetRest = later(() => ask({ ...bench.value, edits }), rest);
 }
 
 // Where one looks is no step for undo.
@@ -174,8 +176,6 @@ export function roomForLock(edits: ScoreEdit[], head: number, query: number, key
 
 // ---- Checking what comes from outside: links and files -------------------------------------------------------------
 
-const isCount = (value: unknown, low: number, high: number) => typeof value === 'number' && Number.isInteger(value) && value >= low && value <= high;
-
 // Why a state cannot be read: which part it is, and the cell where that is a matrix (counted from 0).
 export interface Unreadable { part: string; row?: number; column?: number; found?: string }
 
@@ -200,16 +200,16 @@ export function readBench(data: unknown, whole = false): Bench | Unreadable {
   for (const name of ['x', 'memory', 'wq', 'wk', 'wv'] as const) { const fault = faultOf(name, b[name]); if (fault) return fault; }
   for (const name of ['q', 'k', 'v'] as const) { const fault = faultOf(name, b[name], b.source !== 'direct'); if (fault) return fault; }
   if (b.wo !== null) { const fault = faultOf('wo', b.wo); if (fault) return fault; }
-  if (!isCount(b.heads, 1, 64)) return { part: 'heads' };
+  if (!isWhole(b.heads, 1, 64)) return { part: 'heads' };
   if (!(b.scale === null || (typeof b.scale === 'number' && Number.isFinite(b.scale)))) return { part: 'scale' };
   if (!b.mask || !['none', 'causal', 'window', 'prefix', 'dense'].includes(b.mask.kind) || faultOf('mask', b.mask.allowed, true)) return { part: 'mask' };
-  if (!isCount(b.mask.before, 0, 512) || !isCount(b.mask.length, 0, 512)) return { part: 'mask' };
+  if (!isWhole(b.mask.before, 0, 512) || !isWhole(b.mask.length, 0, 512)) return { part: 'mask' };
   if (!Array.isArray(b.edits) || b.edits.length > 5000) return { part: 'edits' };
-  const wrong = b.edits.findIndex((e) => !(e && ['set', 'add', 'scale', 'forbid', 'lock'].includes(e.kind) && isCount(e.head, -1, 63) && isCount(e.query, -1, 511) && isCount(e.key, -1, 511) && (e.value === undefined || Number.isFinite(e.value))));
+  const wrong = b.edits.findIndex((e) => !(e && ['set', 'add', 'scale', 'forbid', 'lock'].includes(e.kind) && isWhole(e.head, -1, 63) && isWhole(e.query, -1, 511) && isWhole(e.key, -1, 511) && (e.value === undefined || Number.isFinite(e.value))));
   if (wrong >= 0) return { part: `edits[${wrong}]` };
   if (![b.names, b.memoryNames].every((names) => Array.isArray(names) && names.every((name) => typeof name === 'string'))) return { part: 'names' };
-  if (!b.chosen || !isCount(b.chosen.head, 0, b.heads - 1) || !isCount(b.chosen.query, 0, 511) || !isCount(b.chosen.key, 0, 511)) return { part: 'chosen' };
-  if (!(b.seed === null || isCount(b.seed, 0, mostSeed))) return { part: 'seed' };
+  if (!b.chosen || !isWhole(b.chosen.head, 0, b.heads - 1) || !isWhole(b.chosen.query, 0, 511) || !isWhole(b.chosen.key, 0, 511)) return { part: 'chosen' };
+  if (!(b.seed === null || isWhole(b.seed, 0, mostSeed))) return { part: 'seed' };
   return b;
 }
 // A seed times 16 is still exact.

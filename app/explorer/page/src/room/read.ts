@@ -1,6 +1,7 @@
 // What a link or a file says of the model room is read field by field: either a state that every view can show, or the place in
 // it that cannot be read. Whether names and numbers mean something to the model is for the engine to say.
 import type { Input, ModelEdit } from '../engine';
+import { isWhole } from '../numbers';
 import type { Beside, Compare, Room, Writing } from './state';
 
 export interface Unreadable { part: string }
@@ -8,7 +9,7 @@ export type ReadRoom = Partial<Room> & Beside & { fingerprint?: string };
 
 const most = 2 ** 31 - 1;
 const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value);
-const isIndex = (value: unknown, low = 0): value is number => Number.isInteger(value) && (value as number) >= low && (value as number) <= most;
+const isIndex = (value: unknown, low = 0): value is number => isWhole(value, low, most);
 const isNumber = (value: unknown): value is number => typeof value === 'number' && Number.isFinite(value);
 const isText = (value: unknown): value is string => typeof value === 'string';
 const isStack = (value: unknown) => value === 'encoder' || value === 'decoder';
@@ -82,14 +83,13 @@ function readEdit(data: unknown, part: string): ModelEdit | Unreadable {
   return edit as unknown as ModelEdit;
 }
 
-const whole = (n: unknown, low: number, high: number): n is number => Number.isInteger(n) && (n as number) >= low && (n as number) <= high;
 const inputOf = (data: unknown) => { const input = readInput(data, ''); return 'part' in input ? {} : { input }; };
 const between = (n: unknown, low: number, high: number): n is number => typeof n === 'number' && n >= low && n <= high;
 
 // Of what stands beside the room everything that can be read; the rest is left at its start.
 function readBeside(d: Record<string, unknown>): Beside {
   const out: Beside = {};
-  if (Array.isArray(d.pins)) out.pins = d.pins.filter((p) => p && typeof p.attention === 'string' && whole(p.head, 0, 4096)).slice(0, 4).map(({ attention, head }) => ({ attention, head }));
+  if (Array.isArray(d.pins)) out.pins = d.pins.filter((p) => p && typeof p.attention === 'string' && isWhole(p.head, 0, 4096)).slice(0, 4).map(({ attention, head }) => ({ attention, head }));
   const c = d.compare as Compare | undefined;
   if (c && ['head', 'unedited', 'text', 'model'].includes(c.kind)) {
     out.compare = { kind: c.kind, ...(typeof c.head === 'string' ? { head: c.head } : {}), ...(inputOf(c.input)), ...(typeof c.model === 'string' ? { model: c.model } : {}) };
@@ -99,10 +99,10 @@ function readBeside(d: Record<string, unknown>): Beside {
     out.writing = {
       open: w.open === true,
       ...(w.kind === 'greedy' || w.kind === 'sample' || w.kind === 'beam' ? { kind: w.kind } : {}),
-      ...(whole(w.steps, 1, 64) ? { steps: w.steps } : {}), ...(whole(w.beams, 2, 8) ? { beams: w.beams } : {}),
-      ...(between(w.temperature, 0.05, 10) ? { temperature: w.temperature } : {}), ...(whole(w.top_k, 0, 1000) ? { top_k: w.top_k } : {}),
-      ...(between(w.top_p, 0.01, 1) ? { top_p: w.top_p } : {}), ...(whole(w.seed, 0, 2 ** 31) ? { seed: w.seed } : {}), ...(whole(w.at, 0, 64) ? { at: w.at } : {}),
-      ...(Array.isArray(w.prefix) && w.prefix.length <= 64 && w.prefix.every((id) => whole(id, 0, 2 ** 31)) ? { prefix: w.prefix } : {}),
+      ...(isWhole(w.steps, 1, 64) ? { steps: w.steps } : {}), ...(isWhole(w.beams, 2, 8) ? { beams: w.beams } : {}),
+      ...(between(w.temperature, 0.05, 10) ? { temperature: w.temperature } : {}), ...(isWhole(w.top_k, 0, 1000) ? { top_k: w.top_k } : {}),
+      ...(between(w.top_p, 0.01, 1) ? { top_p: w.top_p } : {}), ...(isWhole(w.seed, 0, 2 ** 31) ? { seed: w.seed } : {}), ...(isWhole(w.at, 0, 64) ? { at: w.at } : {}),
+      ...(Array.isArray(w.prefix) && w.prefix.length <= 64 && w.prefix.every((id) => isWhole(id, 0, 2 ** 31)) ? { prefix: w.prefix } : {}),
     };
   }
   return out;
