@@ -82,20 +82,38 @@ test('the worked examples stand in the lessons with all intermediate values', as
 test('the self-test takes the worked answers, refuses others, and gives fresh numbers', async () => {
   page = await open(browser, server, '#/learn/self-test');
   await page.waitForSelector('[data-question="9"]');
-  const answers = [[1, 2], [0.5, 0.5, 1, 2], [1], [8, 196, 38416], [3, 3], [1, 1, 1, 0], [0.6, -0.2, 0.25, 1], [1048576, 4194304, 4], [64, 8]];
-  const fill = async (n, values) => { const fields = page.locator(`[data-question="${n}"] input`); assert.equal(await fields.count(), values.length, `question ${n}`); for (let i = 0; i < values.length; ++i) await fields.nth(i).fill(String(values[i])); await page.click(`[data-question="${n}"] button[type=submit]`); };
+  const answers = [[1, 2], [0.5, 0.5, 1, 2], [1], [8, 196, 38416], { choose: 3, press: [1, 1, 1, 0] }, { press: [1, 1, 1, 0] }, [0.6, -0.2, 0.25, 1], [1048576, 4194304, 4], [64, 8]];
+  const submit = (n) => page.click(`[data-question="${n}"] button[type=submit]`);
+  const fill = async (n, values) => {
+    const fields = page.locator(`[data-question="${n}"] input`);
+    assert.equal(await fields.count(), values.length, `question ${n}`);
+    for (let i = 0; i < values.length; ++i) await fields.nth(i).fill(String(values[i]));
+    await submit(n);
+  };
+  const point = async (n, { choose, press }) => {
+    const question = page.locator(`[data-question="${n}"]`), tokens = question.locator('.pick button');
+    if (choose) await question.locator(`[role=radio][data-value="${choose}"]`).click();
+    assert.equal(await tokens.count(), press.length, `question ${n}`);
+    for (let i = 0; i < press.length; ++i) if ((await tokens.nth(i).getAttribute('aria-pressed') === 'true') !== !!press[i]) await tokens.nth(i).click();
+    await submit(n);
+  };
   for (let n = 1; n <= 9; ++n) {
-    await fill(n, answers[n - 1].map((value) => value + 3));
-    await page.waitForSelector(`[data-question="${n}"] p.bad`);
-    await fill(n, answers[n - 1]);
+    const right = answers[n - 1], wrongs = Array.isArray(right) ? [right.map((value) => value + 3)]
+      : [{ ...right, press: right.press.map((read) => 1 - read) }, ...(right.choose ? [{ ...right, choose: right.choose + 1 }] : []), { ...right, press: right.press.map(() => 1) }];
+    for (const wrong of wrongs) {
+      await (Array.isArray(wrong) ? fill : point)(n, wrong);
+      await page.waitForSelector(`[data-question="${n}"] p.bad`);
+      await page.waitForFunction((n) => !document.querySelector(`[data-question="${n}"] p.good`), n);
+    }
+    await (Array.isArray(right) ? fill : point)(n, right);
     await page.waitForSelector(`[data-question="${n}"] p.good`, { timeout: 5000 });
   }
   assert.match(await page.textContent('.selftest-tools b'), /9 of 9/);
-  const before = await page.$$eval('.question p:first-child', (all) => all.map((p) => p.textContent));
+  const before = await page.$$eval('.question .ask', (all) => all.map((p) => p.textContent));
   await page.click('#fresh');
-  await page.waitForFunction((old) => document.querySelectorAll('.question').length === 9 && document.querySelector('.question p').textContent !== old, before[0]);
+  await page.waitForFunction((old) => document.querySelectorAll('.question').length === 9 && document.querySelector('.question .ask').textContent !== old, before[0]);
   // Fresh numbers, and answers that follow from them: the scores of the first question, worked from its own text.
-  const [q, k1, k2] = [...(await page.textContent('[data-question="1"] p')).matchAll(/\[([^\]]+)\]/g)].map((found) => found[1].replace(/−/g, '-').split(',').map(Number));
+  const [q, k1, k2] = [...(await page.textContent('[data-question="1"] .ask')).matchAll(/\[([^\]]+)\]/g)].map((found) => found[1].replace(/−/g, '-').split(',').map(Number));
   const dot = (k) => q[0] * k[0] + q[1] * k[1];
   await fill(1, [dot(k1), dot(k2)]);
   await page.waitForSelector('[data-question="1"] p.good');

@@ -4,7 +4,7 @@ import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { Component } from 'preact';
 import type { ComponentChildren, RefObject } from 'preact';
 import { cellColours, paletteOf, weightStyle, type Tone } from './colours';
-import { boxed, exact, fullOnHover, parseTable, readNumber, shape, show } from './numbers';
+import { boxed, exact, fractions, fullOnHover, parseTable, readNumber, shape, show, type TableProblem } from './numbers';
 import { dark, hush, say } from './shared';
 import { language, t } from './words';
 
@@ -39,8 +39,13 @@ export interface GridProps {
   steady?: boolean;               // its numbers move under a finger
 }
 
-// What the looks of a cell mean.
-export const Legend = () => <p class="cells-legend faint"><span><i class="box typed" />{t('legend.typed')}</span><span><i class="box" />{t('legend.computed')}</span><span><i class="box negative" />{t('legend.negative')}</span><span><i class="box masked" />{t('masked')}</span></p>;
+// What the looks of a cell mean; app.css leaves out what nothing beside it has.
+export const Legend = () => <p class="cells-legend faint"><span class="of-typed"><i class="box typed" />{t('legend.typed')}</span>
+  <span><span class="letters"><b class="tone-x">X</b><b class="tone-q">Q</b><b class="tone-k">K</b><b class="tone-v">V</b><b class="tone-w">w</b></span>{t('legend.colours')}</span>
+  <span class="of-negative"><i class="box negative" />{t('legend.negative')}</span><span class="of-masked"><i class="box masked" />{t('masked')}</span></p>;
+
+export const explainTable = (problem: TableProblem): string => problem.length
+  ? t('paste.ragged', problem.row, problem.length.found, problem.length.first) : t('paste.bad', problem.row, problem.column, problem.cell);
 
 export const tableCells = 200;
 
@@ -115,7 +120,7 @@ export function Grid(props: GridProps) {
     if (!props.onPaste || typing !== null) return;
     const { rows: pasted, problem } = parseTable(event.clipboardData?.getData('text/plain') ?? '');
     event.preventDefault();
-    if (problem) say(t('paste.bad', problem.row, problem.column, problem.cell), 'error', 'number');
+    if (problem) say(explainTable(problem), 'error', 'number');
     else if (pasted.length) { hush('number'); props.onPaste(pasted); }
   };
   const size = props.size ?? largest(props.rows);
@@ -155,10 +160,11 @@ function next(rows: unknown[][], row: number, column: number, by: number): Cell 
 
 function Table({ now, ...p }: Inner & { now: RefObject<Inner> }) {
   const columns = p.rows[0]?.length ?? 0, labels = p.columnLabels?.slice(0, columns), spoken = labels?.join('\n');
+  const even = !p.typed && p.rows.some(fractions);
   const marks = (r: number, of?: (row: number, column: number) => boolean) => of ? p.rows[r].map((_, c) => of(r, c) ? '1' : '0').join('') : '';
   return <div class="matrix-scroll"><table role="grid" aria-label={p.name} aria-readonly={!p.onEdit} class={`cells tone-${p.tone}`}>
     {labels && <thead><tr><td />{labels.map((label, c) => <th scope="col" class={`hue-${p.columnHue ?? 'k'} ${p.at.column === c && p.currentRow !== undefined ? 'current' : ''}`}>{label}</th>)}</tr></thead>}
-    <tbody>{p.rows.map((row, r) => <Row now={now} row={row} r={r} size={p.size} tone={p.tone} digits={p.digits} typed={p.typed} label={p.rowLabels && (p.rowLabels[r] ?? '')} hue={p.rowHue ?? 'q'} spoken={spoken} current={p.currentRow === r}
+    <tbody>{p.rows.map((row, r) => <Row now={now} row={row} r={r} size={p.size} tone={p.tone} digits={p.digits} typed={p.typed} even={even} label={p.rowLabels && (p.rowLabels[r] ?? '')} hue={p.rowHue ?? 'q'} spoken={spoken} current={p.currentRow === r}
       at={p.at.row === r ? p.at.column : -1} cursor={!!p.cursor} typing={p.at.row === r ? p.typing : null} lit={marks(r, p.lit)} edited={marks(r, p.edited)} dark={dark.value} language={language.value} />)}</tbody>
   </table></div>;
 }
@@ -173,6 +179,7 @@ interface RowProps {
   tone: Tone;
   digits?: number;
   typed?: boolean;
+  even: boolean;
   label?: string;
   hue: string;
   spoken?: string;                // the names of the columns, a line each
@@ -200,7 +207,7 @@ class Row extends Component<RowProps> {
         const share = value === null || p.size === 0 ? 0 : Math.min(1, p.tone === 'w' ? value / p.size : Math.abs(value) / p.size);
         const edited = p.edited[c] === '1';
         const classes = ['cell', value === null ? 'masked' : value < 0 ? 'negative' : '', here && p.cursor ? 'chosen' : '', p.lit[c] === '1' ? 'lit' : '', edited ? 'edited' : '', here && p.typing !== null ? 'typing' : ''].join(' ');
-        const text = p.typed && value !== null ? show(value, 3).replace(/(\.\d*?)0+$/, '$1').replace(/\.$/, '') : show(value, p.digits);
+        const text = p.typed && value !== null ? show(value, 3).replace(/(\.\d*?)0+$/, '$1').replace(/\.$/, '') : show(value, p.digits, p.even);
         return <td role="gridcell" class={classes} data-row={r} data-column={c} data-value={value ?? '-inf'} style={p.tone === 'w' && value !== null ? weightStyle(palette, share) : { '--t': share.toFixed(3) }} tabIndex={here ? 0 : -1}
           aria-label={`${p.label || t('row.n', r)}, ${labels?.[c] ?? c}: ${value === null ? `${text} ${t('masked')}` : text}${edited ? ', ' + t('edited') : ''}`}
           aria-selected={here && p.cursor}

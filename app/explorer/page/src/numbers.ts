@@ -1,14 +1,18 @@
 // How numbers are written: three decimals in place, full precision on hover, scientific where needed.
 
-export function show(value: number | null | undefined, digits = 3): string {
+// `even`: a whole number gets its decimals, too, so that it stands like its neighbours. 0 stays 0: nothing else is exactly that.
+export function show(value: number | null | undefined, digits = 3, even = false): string {
   if (value === null || value === -Infinity) return '−∞';
   if (value === undefined || Number.isNaN(value)) return '–';
   if (value === 0) return '0';
   const size = Math.abs(value);
   if (size >= 1e5 || size < 0.5 * 10 ** -digits) return value.toExponential(1).replace(/-/g, '−').replace('e+', 'e');
   const text = value.toFixed(digits);
-  return (Number.isInteger(value) ? String(value) : text).replace('-', '−');
+  return (Number.isInteger(value) && !even ? String(value) : text).replace('-', '−');
 }
+
+// Whether some of them have decimals, which then all are written with.
+export const fractions = (values: (number | null)[]): boolean => values.some((value) => value !== null && !Number.isInteger(value));
 
 // What people type for a number: full-width digits (a Chinese input method types them), a typographic minus, a fraction, a decimal
 // comma, digits in groups of three. NaN where it is none.
@@ -23,6 +27,9 @@ export function readNumber(text: string): number {
 
 // A number as it stands in a box to be typed over: seven digits, which is what float32 holds.
 export const boxed = (value: number) => String(Number(value.toPrecision(7))).replace(/-/g, '−');
+
+// What float32 ends at.
+export const largestFloat = 3.4028234663852886e38;
 
 // As float32 stores it: the shortest decimal that reads back to the same bits.
 export function plain(value: number): string {
@@ -60,26 +67,31 @@ export function count(value: number): string {
 
 export const shape = (m: unknown[][] | null | undefined) => m ? `${m.length} × ${m[0]?.length ?? 0}` : '';
 
-// A row of a table as people type or paste it: commas, semicolons, tabs or spaces; brackets are ignored.
-export function parseTable(text: string): { rows: number[][]; problem: { row: number; column: number; cell: string } | null } {
+// Why a text is no table: a cell that is no number, or (`length`) a row that is shorter or longer than the first.
+export interface TableProblem { row: number; column: number; cell: string; length?: { found: number; first: number } }
+
+// A table as people type or paste it: commas, semicolons, tabs or spaces between the cells, perhaps quoted; a first line of names
+// and brackets are left out. Where tabs or semicolons stand between cells a comma belongs to the number, as in much of Europe;
+// where a semicolon ends a row ([1, 2; 3, 4]) it does so.
+export function parseTable(text: string): { rows: number[][]; problem: TableProblem | null } {
+  const plain = text.replace(/；/g, ';').replace(/，/g, ',').replace(/"([^"\n]*)"/g, '$1');
+  const single = (cell: string) => Number.isFinite(readNumber(cell));
+  const ends = /;/.test(plain) && (/[[\]]/.test(plain) || !plain.split(/[;\n]/).every((cell) => !cell.trim() || single(cell)));
+  const lines = plain.replace(/\]\s*,?\s*\[/g, '\n').replace(/[[\]]/g, '').split(ends ? /\r?\n|;/ : /\r?\n/).filter((line) => line.trim());
+  const cellsOf = (line: string) => line.trim().replace(/[,;]\s*$/, '').split(/\t/.test(line) ? /\t/ : /;/.test(line) ? /;/ : /,/.test(line) ? /,/ : /\s+/).map((cell) => cell.trim());
+  if (lines.length > 1 && cellsOf(lines[0]).every((cell) => cell !== '' && !single(cell) && !/\d/.test(cell))) lines.shift();
   const rows: number[][] = [];
-  const lines = text.replace(/\]\s*,?\s*\[/g, '\n').replace(/[[\]]/g, '').split(/\r?\n/);
   for (const line of lines) {
-    if (!line.trim()) continue;
-    const separator = /[,;\t，；]/.test(line) ? /[,;\t，；]/ : /\s+/;
-    const cells = line.trim().replace(/[,;，；]\s*$/, '').split(separator);
     const row: number[] = [];
-    for (const cell of cells) {
-      const trimmed = cell.trim();
-      const value = readNumber(trimmed);
-      if (!Number.isFinite(value)) return { rows, problem: { row: rows.length, column: row.length, cell: trimmed } };
-      row.push(value);
+    for (const cell of cellsOf(line)) {
+      if (!single(cell)) return { rows, problem: { row: rows.length, column: row.length, cell } };
+      row.push(readNumber(cell));
     }
     rows.push(row);
   }
   const width = rows[0]?.length ?? 0;
   const bad = rows.findIndex((row) => row.length !== width);
-  if (bad >= 0) return { rows, problem: { row: bad, column: rows[bad].length, cell: '' } };
+  if (bad >= 0) return { rows, problem: { row: bad, column: rows[bad].length, cell: '', length: { found: rows[bad].length, first: width } } };
   return { rows, problem: null };
 }
 

@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/ho
 import { Component } from 'preact';
 import type { RefObject } from 'preact';
 import { paletteOf, type Palette } from './colours';
-import { exact, fullOnHover, show } from './numbers';
+import { exact, fractions, fullOnHover, show } from './numbers';
 import { drawSpectrum, RowPicture, type Bar } from './rowpicture';
 import { dark } from './shared';
 import { Button, Icon, NumberField } from './ui';
@@ -27,7 +27,7 @@ export interface RowPanelProps {
   base?: { weights: number[]; output: number[] } | null; // the unedited row, drawn as a ghost
   states: KeyState[];
   chosen: number;
-  live: 'engine' | 'preview' | 'asking';
+  live: 'engine' | 'preview' | 'asking' | 'stale'; // stale: what was answered before the engine refused
   took?: number | null;
   entropy?: number | null;
   sum?: number;                  // of the weights of the whole row, where only some of its keys are here
@@ -144,17 +144,17 @@ export function RowPanel(p: RowPanelProps) {
   return <section class={`row-panel ${dense ? 'dense' : ''}`} ref={host} aria-label={t('row.panel', p.query)}>
     <header>
       <h3><span class="hue-q">{p.query}</span> {t('row.reads')}</h3>
-      <span class={`live ${p.live}`} role="status">{p.live === 'engine' ? `${t('engine.by')}${p.took != null ? ` · ${p.took < 10 ? p.took.toFixed(2) : p.took.toFixed(0)} ms` : ''}` : p.live === 'preview' ? t('engine.preview') : t('engine.asking')}</span>
+      <span class={`live ${p.live}`} role="status">{p.live === 'engine' ? `${t('engine.by')}${p.took != null ? ` · ${p.took < 10 ? p.took.toFixed(2) : p.took.toFixed(0)} ms` : ''}` : p.live === 'stale' ? t('engine.stale') : p.live === 'preview' ? t('engine.preview') : t('engine.asking')}</span>
     </header>
     {p.hint && <p class="hint"><Icon name="eye" />{p.hint}</p>}
     <div class="row-body">
       <div class="row-stages" aria-hidden="true"><span>{t('key')}</span><span style={{ height: `${height}px` }}>{t('score')}</span><span class="stage-weight">{t('weight')}</span>{p.values.length > 0 && <span>{t('value')}</span>}</div>
-      <div class="row-scroll" onPointerLeave={() => p.onPeek?.(null)}><div class={`row-columns ${p.keys.length <= 8 ? 'few' : ''}`} ref={columns}>
+      <div class="row-scroll" onPointerLeave={() => p.onPeek?.(null)}><div class={`row-columns ${p.keys.length <= 5 ? 'few' : p.keys.length <= 8 ? 'few some' : ''}`} ref={columns}>
         <Columns now={now} drawn={drawn} keys={p.keys} kinds={kinds} query={p.query} chosen={c} dense={dense} editable={editable} base={!!p.base} values={p.values} language={language.value} />
         {(dense || p.values.length > 0) && <canvas class="row-picture" aria-hidden="true" />}
       </div></div>
       {p.output.length > 0 && <div class="row-output"><h4 class="hue-v">{t('row.output')}</h4>
-        {p.output.length > 8 ? <Spectrum values={p.output} base={p.base?.output ?? null} /> : <ol data-vector="output">{p.output.map((value, x) => <li title={exact(value)} data-value={value}><i style={{ '--h': Math.min(1, Math.abs(value) / strongest).toFixed(3) }} class={value < 0 ? 'negative' : ''} /><b>{show(value)}</b>
+        {p.output.length > 8 ? <Spectrum values={p.output} base={p.base?.output ?? null} /> : <ol data-vector="output">{p.output.map((value, x) => <li title={exact(value)} data-value={value}><i style={{ '--h': Math.min(1, Math.abs(value) / strongest).toFixed(3) }} class={value < 0 ? 'negative' : ''} /><b>{show(value, 3, fractions(p.output))}</b>
           {p.base && Math.abs((p.base.output[x] ?? value) - value) > 1e-6 && <s>{show(p.base.output[x])}</s>}</li>)}
           </ol>}
         <p class="sum">Σ {t('weight')} <b data-sum={sum}>{sum.toFixed(6).replace(/0{1,3}$/, '')}</b>{p.entropy != null && <> · {t('entropy')} <b>{show(p.entropy)}</b></>}</p>
@@ -162,8 +162,8 @@ export function RowPanel(p: RowPanelProps) {
     </div>
     {editable && p.keys.length > 0 && <div class="row-tools" role="group" aria-label={t('row.tools')}>
       <span class="edge"><b class="hue-q">{p.query}</b> ← <b class="hue-k">{p.keys[c]}</b></span>
-      <NumberField label={t('score')} value={p.scores[c]} empty="−∞" step={0.1} onChange={(value) => p.onSet?.(c, value)} />
-      {p.onLock && <NumberField label={t('weight')} value={p.weights[c] ?? 0} step={0.05} onChange={(value) => p.onLock!(c, value)} />}
+      <NumberField label={t('score')} value={p.scores[c]} empty="−∞" step={0.1} onCut={p.onForbid && !p.states[c]?.forbidden ? () => p.onForbid!(c) : undefined} onChange={(value) => p.onSet?.(c, value)} />
+      {p.onLock && <NumberField label={t('weight')} value={p.weights[c] ?? 0} step={0.05} range={[0, 1]} onChange={(value) => p.onLock!(c, value)} />}
       {p.onLock && <Button icon="lock" text label={p.states[c]?.locked ? t('row.unlock') : t('row.lock')} pressed={!!p.states[c]?.locked} small keys="l" onClick={() => p.onLock!(c, p.states[c].locked ? null : p.weights[c])} />}
       {p.onForbid && <Button icon="cut" text label={p.states[c]?.forbidden ? t('row.allow') : t('row.forbid')} pressed={!!p.states[c]?.forbidden} small keys="x" onClick={() => p.onForbid!(c)} />}
       <Button icon="reset" text label={t('reset')} small disabled={!p.states[c]?.edited} keys="Delete" onClick={() => p.onReset?.(c)} />
@@ -247,7 +247,7 @@ class Drawn {
   write(host: HTMLElement, columns: Column[], dense: boolean, strongest: number, palette: Palette): void {
     if (this.stale) this.find(host, dense);
     // Where the sliders end, for who hears them: a score has no bounds, and the row's are what it is measured by.
-    const numbers = columns.flatMap((column) => column.number ?? []), low = Math.floor(Math.min(0, ...numbers)) - 1, high = Math.ceil(Math.max(0, ...numbers)) + 1;
+    const numbers = columns.flatMap((column) => column.number ?? []), even = fractions(numbers), evenWeights = fractions(columns.map((column) => column.weight)), low = Math.floor(Math.min(0, ...numbers)) - 1, high = Math.ceil(Math.max(0, ...numbers)) + 1;
     columns.forEach((column, key) => {
       const slot = this.slots[key], at = column.score;
       const differs = (name: string, value: string) => slot.was[name] !== value && (slot.was[name] = value, true);
@@ -270,11 +270,11 @@ class Drawn {
         style('bar', 'height', `${Math.abs(at - column.zero)}px`);
         style('grip', 'top', down(at));
         style('score', 'top', down(at < 24 || (column.number! < 0 && at < height - 26) ? at + 6 : at - 21));
-        text('score', show(column.number));
+        text('score', show(column.number, 3, even));
       }
       style('old', 'height', `${100 * column.old}%`);
       style('share', 'height', `${100 * column.weight}%`);
-      text('weight', show(column.weight));
+      text('weight', show(column.weight, 3, evenWeights));
     });
     this.picture?.show(columns, strongest, palette);
   }

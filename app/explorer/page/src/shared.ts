@@ -39,6 +39,11 @@ if (typeof document !== 'undefined') {
   applyTheme();
 }
 
+// A finger cannot point without touching: what to do is said in other words then.
+const pointless = typeof matchMedia === 'undefined' ? null : matchMedia('(hover: none)');
+export const touch = signal(pointless?.matches ?? false);
+pointless?.addEventListener('change', () => { touch.value = pointless.matches; });
+
 // Larger letters and numbers for a projector. Everything that is sized by its text is in rem; what is drawn asks here.
 export const large = signal(((): boolean => { try { return localStorage.getItem('attend.size') === 'large'; } catch { return false; } })());
 const wide = typeof matchMedia === 'undefined' ? null : matchMedia('(min-width: 821px)');

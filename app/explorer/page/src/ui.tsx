@@ -2,7 +2,8 @@
 import katex from 'katex';
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { boxed, readNumber } from './numbers';
+import { boxed, largestFloat, readNumber, show } from './numbers';
+import { hush, say } from './shared';
 import { t } from './words';
 
 export function Tex({ tex, block = false }: { tex: string; block?: boolean }) {
@@ -13,6 +14,11 @@ export function Tex({ tex, block = false }: { tex: string; block?: boolean }) {
   return <span ref={host} class={block ? 'tex tex-block' : 'tex'} />;
 }
 
+// The weight matrices in running text, their letter below the line.
+export function Symbols({ text }: { text: string }) {
+  return <>{text.split(/(\bW_[QKVO]\b)/).map((part, i) => i % 2 ? <span class="symbol"><i>W</i><sub>{part[2]}</sub></span> : part)}</>;
+}
+
 // Text with **strong**, `code`, $formula$ and {q|coloured} words, where the letter is the meaning: q, k, v, w (weight), e (edited).
 const pattern = /(\*\*[^*]+\*\*|`[^`]+`|\$[^$]+\$|\{[qkvwe]\|[^}]+\})/;
 export function Rich({ text }: { text: string }) {
@@ -21,7 +27,7 @@ export function Rich({ text }: { text: string }) {
     if (part.startsWith('`')) return <code>{part.slice(1, -1)}</code>;
     if (part.startsWith('$') && part.length > 1) return <Tex tex={part.slice(1, -1)} />;
     if (/^\{[qkvwe]\|/.test(part)) return <b class={`hue-${part[1]}`}>{part.slice(3, -1)}</b>;
-    return part;
+    return <Symbols text={part} />;
   })}</>;
 }
 
@@ -43,7 +49,7 @@ export function Button(props: { icon?: string; label: string; text?: boolean; pr
   const text = props.text ?? !props.icon;
   return <button type="button" id={props.id} class={`button ${props.primary ? 'primary' : ''} ${text ? '' : 'icon-only'} ${props.small ? 'small' : ''}`} disabled={props.disabled}
     aria-pressed={props.pressed} aria-label={text ? undefined : props.label} aria-keyshortcuts={props.keys} title={text ? undefined : props.keys ? `${props.label} (${props.keys})` : props.label} onClick={props.onClick}>
-    {props.icon && <Icon name={props.icon} />}{text && <span>{props.label}</span>}
+    {props.icon && <Icon name={props.icon} />}{text && <span><Symbols text={props.label} /></span>}
   </button>;
 }
 
@@ -68,7 +74,13 @@ export function Segmented<T extends string>(props: { label: string; value: T; op
 export function Stepper(props: { label: string; value: number; min: number; max: number; onChange: (value: number) => void; id?: string }) {
   // What is being typed stays what was typed, whatever else is drawn meanwhile.
   const [typed, setTyped] = useState<string | null>(null);
-  const set = (value: number) => { setTyped(null); if (Number.isFinite(value)) props.onChange(Math.max(props.min, Math.min(props.max, Math.round(value)))); };
+  const set = (value: number) => {
+    const fits = Number.isInteger(value) && value >= props.min && value <= props.max;
+    if (!fits) say(t('number.whole', props.label, props.min, props.max), 'error', 'number');
+    else hush('number');
+    setTyped(null);
+    if (Number.isFinite(value)) props.onChange(Math.max(props.min, Math.min(props.max, Math.round(value))));
+  };
   return <label class="stepper"><span>{props.label}</span>
     <span class="stepper-box">
       <button type="button" tabIndex={-1} aria-label={t('less', props.label)} disabled={props.value <= props.min} onClick={() => set(props.value - 1)}>−</button>
@@ -115,7 +127,7 @@ export function Menu({ label, icon, items, id }: { label: string; icon: string; 
     </button>
     {open && <div class="menu-list" role="menu" aria-label={label}>
       {items.map((item) => item
-        ? <button type="button" role="menuitem" disabled={item.disabled} onClick={() => { setOpen(false); item.onClick(); }}><span>{item.label}</span>{item.note && <small>{item.note}</small>}</button>
+        ? <button type="button" role="menuitem" disabled={item.disabled} onClick={() => { setOpen(false); item.onClick(); }}><span><Symbols text={item.label} /></span>{item.note && <small>{item.note}</small>}</button>
         : <hr role="separator" />)}
     </div>}
   </div>;
@@ -137,22 +149,24 @@ export function Dialog({ title, open, onClose, children, wide = false }: { title
 }
 
 // A number that is typed: keeps what was typed until it is a number, says when it is none.
-// `onBad`: what stands there now is (or no longer is) no number.
-export function NumberField(props: { label: string; value: number | null; onChange: (value: number) => void; empty?: string; onEmpty?: () => void; onBad?: (bad: boolean) => void; hideLabel?: boolean; step?: number; id?: string }) {
-  const [bad, markBad] = useState(false);
-  const setBad = (now: boolean) => { markBad(now); props.onBad?.(now); };
+// `onBad`: what stands there now is (or no longer is) no number. `range`: what it may be, both ends. `onCut`: -∞ was typed.
+export function NumberField(props: { label: string; value: number | null; onChange: (value: number) => void; empty?: string; onEmpty?: () => void; onBad?: (bad: boolean) => void; range?: [number, number]; onCut?: () => void; hideLabel?: boolean; step?: number; id?: string }) {
+  const [bad, markBad] = useState<null | (() => string)>(null);
+  const setBad = (why: (() => string) | null) => { markBad(() => why); props.onBad?.(!!why); };
   const [typed, setTyped] = useState<string | null>(null);
   const text = props.value === null ? '' : boxed(props.value);
   const commit = (raw: string) => {
-    if (raw.trim() === '' && props.onEmpty) { setBad(false); setTyped(null); props.onEmpty(); return; }
-    const value = readNumber(raw);
-    if (!Number.isFinite(value)) { setBad(true); return; }
-    setBad(false);
+    if (raw.trim() === '' && props.onEmpty) { setBad(null); setTyped(null); props.onEmpty(); return; }
+    if (props.onCut && /^[-−–]\s*(∞|inf(inity)?)$/i.test(raw.trim())) { setBad(null); setTyped(null); props.onCut(); return; }
+    const value = readNumber(raw), [low, high] = props.range ?? [-largestFloat, largestFloat];
+    if (!Number.isFinite(value)) { setBad(() => raw.trim() ? t('not.a.number', raw) : t('number.empty')); return; }
+    if (value < low || value > high) { setBad(() => props.range ? t('number.range', raw, show(low), show(high)) : t('number.large', raw)); return; }
+    setBad(null);
     setTyped(null);
     if (value !== props.value) props.onChange(value);
   };
   return <label class="number"><span class={props.hideLabel ? 'sr' : ''}>{props.label}</span>
-    <input id={props.id} type="text" inputMode="decimal" value={typed ?? text} placeholder={props.empty} aria-invalid={bad} aria-label={props.label}
+    <input id={props.id} type="text" inputMode="decimal" value={typed ?? text} placeholder={props.empty} aria-invalid={!!bad} aria-label={props.label}
       onInput={(event) => setTyped(event.currentTarget.value)} onChange={(event) => { if (typed !== null) commit(event.currentTarget.value); }}
       onKeyDown={(event) => {
         const step = props.step ?? 0.1;
@@ -160,10 +174,11 @@ export function NumberField(props: { label: string; value: number | null; onChan
           event.preventDefault();
           event.stopPropagation();
           setTyped(null);
-          setBad(false);
-          props.onChange(Number(((props.value ?? 0) + (event.key === 'ArrowUp' ? step : -step)).toFixed(6)));
+          setBad(null);
+          const [low, high] = props.range ?? [-largestFloat, largestFloat];
+          props.onChange(Math.max(low, Math.min(high, Number(((props.value ?? 0) + (event.key === 'ArrowUp' ? step : -step)).toFixed(6)))));
         } else if (event.key === 'Enter' && !event.isComposing && typed !== null) commit(event.currentTarget.value);
       }} />
-    {bad && <span class="bad" role="alert">{t('not.a.number', typed ?? '')}</span>}
+    {bad && <span class="bad" role="alert">{bad()}</span>}
   </label>;
 }

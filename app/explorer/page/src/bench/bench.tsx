@@ -3,12 +3,12 @@ import { signal } from '@preact/signals';
 import { useEffect, useState } from 'preact/hooks';
 import type { AttentionResult } from '../engine';
 import type { ComponentChildren } from 'preact';
-import { Grid, largest, Legend, type Cell, type GridProps } from '../grid';
+import { explainTable, Grid, largest, Legend, type Cell, type GridProps } from '../grid';
 import { RowPanel, type KeyState } from '../rowpanel';
 import { previewRow } from '../softmax';
 import { parseTable, show, toCsv } from '../numbers';
 import { later } from '../pending';
-import { complain, copy, download, explain, hush, pngOf, returned, say } from '../shared';
+import { complain, copy, download, explain, hush, pngOf, returned, say, touch } from '../shared';
 import { Button, Dialog, Icon, Menu, NumberField, Segmented, Select, Stepper, Tex } from '../ui';
 import { t, type Key } from '../words';
 import { route, writeState } from '../link';
@@ -101,7 +101,12 @@ export function BenchScreen() {
     const m = (b[id] as number[][]).map((row, i) => i === cell.row ? row.map((old, c) => c === cell.column ? value : old) : row);
     change({ [id]: m } as Partial<Bench>, `${id} ${cell.row} ${cell.column}`);
   };
-  const setMatrix = (id: InputId, rows: number[][]) => change({ [id]: rows, edits: [] } as Partial<Bench>);
+  // An input of another shape: what it meets takes that shape, too.
+  const setMatrix = (id: InputId, rows: number[][]) => {
+    const old = b[id] as number[][], next: Bench = { ...b, [id]: rows, edits: [] };
+    if (b.source === 'direct' || (id !== 'x' && id !== 'memory') || (rows.length === old.length && rows[0].length === old[0].length)) { change({ [id]: rows, edits: [] } as Partial<Bench>); return; }
+    reshape(next, { ...shapeOf(next), width: rows[0].length }).then((made) => { if (bench.value === b) change(made); }).catch(complain);
+  };
   const nudgeCell = (id: InputId) => (event: KeyboardEvent, cell: Cell): boolean => {
     if (!event.altKey || (event.key !== 'ArrowUp' && event.key !== 'ArrowDown')) return false;
     const step = (event.shiftKey ? 1 : 0.1) * (event.key === 'ArrowUp' ? 1 : -1);
@@ -158,8 +163,8 @@ export function BenchScreen() {
       </Step>
       <div class="bench-right">
         {r && head ? <>
-          <Step n={2} title={t('bench.scores')} tex="S = \tfrac{1}{\sqrt{d}}\,QK^{\top} \to \text{mask} \to \operatorname{softmax}" side={b.heads > 1 ? <Segmented label={t('head')} value={String(chosenHead)} options={Array.from({ length: b.heads }, (_, h) => ({ value: String(h), label: `${h}` }))} onChange={(value) => choose({ head: Number(value) })} /> : null}>
-            <div class="flow">
+          <Step n={2} title={t('bench.scores')} tex={`S = \\tfrac{1}{\\sqrt{d}}\\,QK^{\\top} \\to \\text{${t('formula.mask')}} \\to \\operatorname{softmax}`} side={b.heads > 1 ? <Segmented label={t('head')} value={String(chosenHead)} options={Array.from({ length: b.heads }, (_, h) => ({ value: String(h), label: `${h}` }))} onChange={(value) => choose({ head: Number(value) })} /> : null}>
+            <div class="flow chain">
               {b.mask.kind === 'dense' && <><MaskGrid allowed={b.mask.allowed} queries={queries} keys={keys} small onFlip={(row, column) => maskCell({ row, column })} /><Arrow /></>}
               {output('products', 'QK^{\\top}', (seen) => seen.heads[chosenHead].products, 's', queries, 'q', { columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt })}
               <Arrow />
@@ -176,7 +181,7 @@ export function BenchScreen() {
             <BenchRow />
           </Step>
           <Step n={4} title={t('bench.output')} tex={b.wo ? 'O = \\operatorname{concat}(o^1, o^2, \\dots)\\,W_O' : 'O = WV'} side={!b.wo && b.source !== 'direct' ? <Button label={t('bench.add.wo')} icon="plus" text small onClick={() => change({ wo: r.concatenated[0].map((_, i) => r.concatenated[0].map((__, c) => i === c ? 1 : 0)) })} /> : null}>
-            <div class="flow">
+            <div class="flow chain">
               {output('output', b.heads > 1 ? `o^{${chosenHead}}` : 'O', (seen) => seen.heads[chosenHead].output, 'v', queries, 'q', { currentRow: query })}
               {b.heads > 1 && <><Arrow />{output('concatenated', 'O', (seen) => seen.concatenated, 'v', queries, 'q', { by: 'concat', currentRow: query })}</>}
               {b.wo && <><span class="times">×</span>{input('wo', 'W_O', 'x')}<Arrow />{r.projected && output('projected', 'O W_O', (seen) => seen.projected!, 'x', queries, 'q', { currentRow: query })}</>}
@@ -206,7 +211,7 @@ function Live({ of, size, ...props }: Omit<GridProps, 'rows'> & { of: Of }) {
 function FormulaLine() {
   const place = hover.value, r = seen.value, b = bench.value;
   const formula = r && place && r.heads.length === b.heads ? safely(() => formulaOf(b, r, place)) : '';
-  return <div class="formula-line" role="status" aria-live="polite">{formula || <span class="faint">{t('bench.point')}</span>}</div>;
+  return <div class="formula-line" role="status" aria-live="polite">{formula || <span class="faint">{t(touch.value ? 'bench.tap' : 'bench.point')}</span>}</div>;
 }
 
 function BenchRow() {
@@ -225,7 +230,7 @@ function BenchRow() {
   const width = r.v[0].length / b.heads;
   return <RowPanel query={queries[query]} keys={keys} scaled={head.masked[query]} scores={shown?.scores ?? head.scores[query]} weights={shown?.weights ?? head.weights[query]}
     values={valuesOf(r, chosenHead, b.heads)} output={shown?.output ?? head.output[query]} base={base ? { weights: base.weights[query], output: base.output[query] } : null}
-    states={states} chosen={key} live={shown ? 'preview' : settled.value === b || settled.value?.edits === b.edits ? 'engine' : 'asking'} took={r.took} entropy={shown ? null : head.entropy[query]}
+    states={states} chosen={key} live={failure.value ? 'stale' : shown ? 'preview' : settled.value === b || settled.value?.edits === b.edits ? 'engine' : 'asking'} took={r.took} entropy={shown ? null : head.entropy[query]}
     hint={hint.value && !b.edits.length ? t('bench.hint') : undefined}
     onChoose={(k) => choose({ key: k })} onDrag={(k, score, done) => { hint.value = false; drag(k, score, done); }}
     onSet={(k, score) => {
@@ -329,9 +334,11 @@ function Toolbar({ onCode }: { onCode: () => void }) {
     <Select id="mask" label={t('bench.mask')} value={b.mask.kind} options={(['none', 'causal', 'window', 'prefix', 'dense'] as MaskKind[]).map((kind) => ({ value: kind, label: t(`mask.${kind}` as Key) }))} onChange={(kind) => mask(kind as MaskKind)} />
     {b.mask.kind === 'window' && <Stepper label={t('mask.before')} value={b.mask.before} min={0} max={256} onChange={(before) => change({ mask: { ...b.mask, before } })} />}
     {b.mask.kind === 'prefix' && <Stepper label={t('mask.length')} value={b.mask.length} min={0} max={256} onChange={(length) => change({ mask: { ...b.mask, length } })} />}
+    <span class="together">
     <NumberField id="scale" label={t('bench.scale')} value={b.scale} empty={r ? `1/√d = ${show(r.scale, 4)}` : '1/√d'} onChange={(scale) => change({ scale }, 'scale')} onEmpty={() => change({ scale: null })} />
     <label class="check"><input type="checkbox" checked={b.rotary} onChange={(event) => change({ rotary: event.currentTarget.checked })} />RoPE</label>
-    <span class="seed"><NumberField label={t('bench.seed')} value={seed} step={1} onBad={setBadSeed} onChange={(value) => setTypedSeed(Math.min(mostSeed, Math.max(0, Math.round(value))))} /><Button icon="dice" label={t('bench.random')} disabled={badSeed} onClick={draw} /></span>
+    <span class="seed"><NumberField label={t('bench.seed')} value={seed} step={1} range={[0, mostSeed]} onBad={setBadSeed} onChange={(value) => setTypedSeed(Math.min(mostSeed, Math.max(0, Math.round(value))))} /><Button icon="dice" label={t('bench.random')} disabled={badSeed} onClick={draw} /></span>
+    </span>
     </div>
     <span class="spring" />
     <Button icon="undo" id="undo" label={t('undo')} keys="z" disabled={!past.value.length} onClick={undo} />
@@ -356,7 +363,7 @@ function PasteBox({ matrix, onDone }: { matrix: InputId; onDone: (rows: number[]
   return <form onSubmit={(event) => { event.preventDefault(); if (!problem && rows.length) onDone(rows); }}>
     <p>{t('bench.paste.note')}</p>
     <textarea rows={10} value={text} spellcheck={false} aria-label={t('bench.paste.title', matrixName(matrix))} onInput={(event) => setText(event.currentTarget.value)} />
-    <p class={problem ? 'bad' : 'faint'} role="status">{problem ? t('paste.bad', problem.row, problem.column, problem.cell) : `${rows.length} × ${rows[0]?.length ?? 0}`}</p>
+    <p class={problem ? 'bad' : 'faint'} role="status">{problem ? explainTable(problem) : `${rows.length} × ${rows[0]?.length ?? 0}`}</p>
     <Button primary label={t('apply')} disabled={!!problem || !rows.length} onClick={() => onDone(rows)} />
   </form>;
 }

@@ -3,11 +3,11 @@ import { useEffect, useState } from 'preact/hooks';
 import type { ComponentChildren, FunctionComponent } from 'preact';
 import type { Matrix, OperationRequest } from '../engine';
 import { Grid, Legend } from '../grid';
-import { bytes, count, show } from '../numbers';
+import { bytes, count, fractions, show } from '../numbers';
 import { complain, engine, explain } from '../shared';
 import { Button, NumberField, Segmented, Tex } from '../ui';
 import { t, type Key } from '../words';
-import { abc, emptyMask, requestOf, type Bench } from '../bench/state';
+import { abc, editOf, emptyMask, requestOf, withEdit, type Bench } from '../bench/state';
 import { MaskGrid } from '../maskgrid';
 import { useAnswer } from './answer';
 import { MiniFormula, MiniMatrix, MiniRow, useMini, Vector, type Mini } from './mini';
@@ -64,12 +64,16 @@ function ByHand({ mini }: { mini: Mini }) {
   const h = r.heads[b.chosen.head], i = b.chosen.query;
   const exps = h.scores[i].map((score) => score === null ? 0 : Math.exp(score));
   const keys = r.k.map((_, j) => (b.source === 'self' ? b.names : b.memoryNames)[j] ?? `${j}`);
-  const line = (label: ComponentChildren, values: (number | null)[], hue: string, sum?: number) => <tr><th scope="row">{label}</th>{values.map((value) => <td class={value === null ? 'masked' : ''}>{show(value)}</td>)}<td class={hue}>{sum === undefined ? '' : show(sum)}</td></tr>;
+  const edited = (key: number) => !!editOf(b.edits, b.chosen.head, i, key);
+  const line = (label: ComponentChildren, values: (number | null)[], hue: string, sum?: number, before?: (number | null)[]) => {
+    const even = fractions(values);
+    return <tr><th scope="row">{label}</th>{values.map((value, j) => <td class={`${value === null ? 'masked' : ''} ${before && edited(j) ? 'hue-e' : ''}`}>{before && edited(j) && <s>{show(before[j], 3, even)}</s>} {show(value, 3, even)}</td>)}<td class={hue}>{sum === undefined ? '' : show(sum, 3, even)}</td></tr>;
+  };
   return <div class="matrix-scroll"><table class="by-hand">
     <thead><tr><td />{keys.map((key) => <th scope="col" class="hue-k">{key}</th>)}<th scope="col">Σ</th></tr></thead>
     <tbody>
       {line(<Tex tex="q\cdot k" />, h.products[i], '')}
-      {line(<><Tex tex="s" /> <small>× {show(r.scale, 4)}</small></>, h.scores[i], '')}
+      {line(<><Tex tex="s" /> <small>× {show(r.scale, 4)}</small></>, h.scores[i], '', undefined, h.masked[i])}
       {line(<Tex tex="e^{s}" />, exps, 'hue-w', exps.reduce((a, c) => a + c, 0))}
       {line(<Tex tex="w" />, h.weights[i], 'hue-w', h.weights[i].reduce((a, c) => a + c, 0))}
     </tbody>
@@ -165,7 +169,7 @@ const Matrix2: FunctionComponent<StepProps> = (p) => {
   return <Split p={p} mini={mini} check={async () => {
     const s = (await ask(mini.b)).heads[0].products;
     for (let i = 0; i < 3; ++i) for (let j = 0; j < i; ++j) if (!near(s[i][j], s[j][i])) return () => t('l.matrix.2.hint', i, j);
-    return s.flat().some((value) => value !== 0) ? true : () => t('l.matrix.2.hint', 0, 0);
+    return s.flat().some((value) => value !== 0) ? true : () => t('l.matrix.2.hint.zero');
   }} figure={<><div class="flow"><MiniMatrix mini={mini} id="x" /><MiniMatrix mini={mini} id="wq" /><MiniMatrix mini={mini} id="wk" editable /></div><div class="flow large"><MiniMatrix mini={mini} id="products" choose /></div></>} />;
 };
 
@@ -173,7 +177,8 @@ const visual = (): Bench => ({ ...abc, source: 'direct', q: [[1, 1]], k: [[1, 0]
 const Cross1: FunctionComponent<StepProps> = (p) => {
   const mini = useMini(visual());
   return <Split p={p} mini={mini} check={async () => {
-    const now = await ask({ ...mini.b, edits: [] });
+    const now = await ask({ ...mini.b, edits: [] }), shown = (await ask(mini.b)).heads[0].weights[0][1];
+    if (shown > 0.6 && now.heads[0].weights[0][1] <= 0.6) return () => t('l.cross.1.hint.edited', show(shown));
     return now.heads[0].weights[0][1] > 0.6 && same(mini.b.k, visual().k) ? true : () => t('l.cross.1.hint', show(now.heads[0].weights[0][1]));
   }} figure={<><div class="flow"><MiniMatrix mini={mini} id="q" editable /><MiniMatrix mini={mini} id="k" editable /><MiniMatrix mini={mini} id="v" editable /></div><MiniRow mini={mini} /><ByHand mini={mini} /></>} />;
 };
@@ -184,6 +189,7 @@ const Cross2: FunctionComponent<StepProps> = (p) => {
     return (await engine.attention({ query: q, key: k, value: k.map((row) => row.slice(0, 1)), heads: 1, key_heads: 1, scale: null, mask: [], positions: { kind: 'none' }, edits: [] })).heads[0].weights;
   }, []);
   return <Split p={p} check={async () => {
+    if (answer === null) return () => t('number.empty');
     const x = await engine.operation({ name: 'normal', rows: 196, columns: 2, seed: 5 });
     const products = (await engine.attention({ query: x, key: x, value: x, heads: 1, key_heads: 1, scale: null, mask: [], positions: { kind: 'none' }, edits: [] })).heads[0].products;
     return answer === products.length * products[0].length ? true : () => t('l.cross.2.hint');
@@ -255,7 +261,7 @@ const Cache1: FunctionComponent<StepProps> = (p) => {
 };
 const Cache2: FunctionComponent<StepProps> = (p) => {
   const [made, setMade] = useState<{ row: number[]; difference: number }[]>([]);
-  const start: Bench = { ...abc, x: [[1, 0], [0, 1], [1, 1], [1, 2], [2, 1]], names: ['1', '2', '3', '4', '5'], mask: { ...emptyMask, kind: 'causal' }, chosen: { head: 0, query: 0, key: 0 } };
+  const start: Bench = { ...abc, x: [[1, 0], [0, 1], [1, 1], [1, 2], [2, 1]], names: ['0', '1', '2', '3', '4'], mask: { ...emptyMask, kind: 'causal' }, chosen: { head: 0, query: 0, key: 0 } };
   const mini = useMini(start);
   useEffect(() => { if (!mini.touched) setMade([]); }, [mini.touched]);
   // One query row against the keys and values kept so far: what a decoder does, and nothing else.
@@ -327,6 +333,7 @@ const Positions: FunctionComponent<StepProps> = (p) => {
   };
   const { answer: made } = useAnswer(() => at(m, n), [m, n, q0, k0]);
   return <Split p={p} check={async () => {
+    if (m === 5 && n === 2) return () => t('l.positions.1.hint.same');
     const [mine, wanted] = [await at(m, n), await at(5, 2)];
     return (m !== 5 || n !== 2) && near(mine.score, wanted.score, 2e-5) ? true : () => t('l.positions.1.hint', show(mine.score, 4), show(wanted.score, 4));
   }} figure={<>
@@ -356,13 +363,13 @@ const Cost: FunctionComponent<StepProps> = (p) => {
   const n = 2 ** power, scores = n * n;
   const [tile, setTile] = useState(0);
   return <Split p={p} check={async () => scores * 2 === 2 * 1024 ** 3 ? true : () => t('l.cost.1.hint', count(n), bytes(scores * 2))} figure={<>
-    <div class="figure-tools dials"><label><span>{t('cost.tokens')} <b>{count(n)}</b></span><input type="range" id="dial-n" min="6" max="17" value={power} onInput={(event) => setPower(Number(event.currentTarget.value))} /></label></div>
+    <div class="figure-tools dials"><label><span>{t('cost.tokens')} <b>{count(n)}</b></span><input type="range" id="dial-n" min="6" max="17" value={power} aria-valuetext={count(n)} onInput={(event) => setPower(Number(event.currentTarget.value))} /></label></div>
     <dl class="cost"><div><dt>{t('cost.scores')}</dt><dd>{count(scores)}</dd></div><div><dt>{t('cost.matrix')}</dt><dd class="hue-w">{bytes(scores * 2)}</dd></div><div><dt>{t('cost.rows')}</dt><dd class="hue-v">{bytes(n * 8)}</dd></div></dl>
     <svg class="cost-squares" viewBox="0 0 480 240" role="img" aria-label={`${count(n)}² = ${count(scores)}`}>
       {[0, 1, 2, 3].map((i) => { const size = 200 / 2 ** (3 - i); return power - 3 + i >= 0 && <g><rect x="12" y={228 - size} width={size} height={size} class={i === 3 ? 'whole' : 'part'} /><text x={16 + size} y={236 - size}>{count(2 ** (power - 3 + i))}</text></g>; })}
       <g transform="translate(262 28)">{Array.from({ length: 64 }, (_, i) => <rect x={(i % 8) * 25} y={Math.floor(i / 8) * 25} width="23" height="23" class={`tile ${i === tile ? 'now' : i < tile ? 'past' : ''}`} />)}</g>
     </svg>
-    <div class="figure-tools"><label class="tile-dial"><span>{t('cost.tile', tile + 1, 64)}</span><input type="range" min="0" max="63" value={tile} onInput={(event) => setTile(Number(event.currentTarget.value))} /></label></div>
+    <div class="figure-tools"><label class="tile-dial"><span>{t('cost.tile', tile + 1, 64)}</span><input type="range" min="0" max="63" value={tile} aria-valuetext={t('cost.tile', tile + 1, 64)} onInput={(event) => setTile(Number(event.currentTarget.value))} /></label></div>
   </>} />;
 };
 
@@ -370,23 +377,24 @@ const importanceStart: Bench = { ...abc, source: 'direct', q: [[2, 1]], k: [[1, 
 const Importance: FunctionComponent<StepProps> = (p) => {
   const mini = useMini(importanceStart);
   const measure = async (b: Bench) => {
-    const base = await ask({ ...b, edits: [] });
+    const base = await ask(b);
     const effect = await Promise.all(base.k.map(async (_, key) => {
-      const cut = await ask({ ...b, edits: [{ kind: 'forbid', head: 0, query: 0, key }] });
+      const cut = await ask({ ...b, edits: withEdit(b.edits, { kind: 'forbid', head: 0, query: 0, key }) });
       return Math.hypot(...cut.heads[0].output[0].map((value, x) => value - base.heads[0].output[0][x]));
     }));
     return { weights: base.heads[0].weights[0], effect };
   };
-  const effects = useAnswer(() => measure(mini.b), [mini.b.v, mini.b.k, mini.b.q]).answer?.effect ?? [];
+  const effects = useAnswer(() => measure(mini.b), [mini.b.v, mini.b.k, mini.b.q, mini.b.edits]).answer?.effect ?? [];
   const weights = mini.r?.heads[0].weights[0] ?? [];
   const most = Math.max(1e-9, ...effects);
   return <Split p={p} mini={mini} check={async () => {
     const { weights: w, effect } = await measure(mini.b);
     const heavy = w.indexOf(Math.max(...w));
+    if (effect.every((change) => change < 0.05)) return () => t('l.importance.1.hint.flat');
     return effect[heavy] < 0.01 && Math.max(...effect) > 0.05 && w[heavy] > 0.5 ? true : () => t('l.importance.1.hint', show(effect[heavy]));
   }} figure={<>
     <div class="flow"><MiniMatrix mini={mini} id="weights" /><MiniMatrix mini={mini} id="v" editable /><MiniMatrix mini={mini} id="output" /></div>
-    <div class="versus" role="table"><div role="row"><span role="columnheader">{t('key')}</span><span role="columnheader" class="hue-w">{t('importance.looks')}</span><span role="columnheader" class="hue-e">{t('importance.matters')}</span></div>
+    <div class="versus" role="table"><div role="row"><span role="columnheader">{t('key')}</span><span role="columnheader" class="hue-w">{t('importance.looks')}</span><span role="columnheader" class="hue-e">{t('importance.matters', show(most))}</span></div>
       {weights.map((w, j) => <div role="row"><b role="rowheader" class="hue-k">{mini.b.memoryNames[j]}</b><span role="cell" class="meter w"><i style={{ '--h': w.toFixed(3) }} /><b>{show(w)}</b></span><span role="cell" class="meter e"><i style={{ '--h': ((effects[j] ?? 0) / most).toFixed(3) }} /><b>{show(effects[j])}</b></span></div>)}</div>
     <MiniRow mini={mini} canLock={false} />
   </>} />;

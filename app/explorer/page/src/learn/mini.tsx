@@ -6,7 +6,7 @@ import { RowPanel } from '../rowpanel';
 import { previewRow, standsIn, type StandIn } from '../softmax';
 import { Lane, type AttentionResult, type EditKind } from '../engine';
 import { show } from '../numbers';
-import { complain, engine, hush, returned } from '../shared';
+import { complain, engine, hush, returned, touch } from '../shared';
 import { Tex } from '../ui';
 import { t, type Key } from '../words';
 import { feeds, formulaOf, matrixName, type MatrixId, type Place } from '../bench/formula';
@@ -69,7 +69,7 @@ export function MiniMatrix({ mini, id, editable, choose, more = {} }: { mini: Mi
 export function MiniFormula({ mini }: { mini: Mini }) {
   let text = '';
   try { if (mini.hover && mini.r) text = formulaOf(mini.b, mini.r, mini.hover); } catch { /* the shape has just changed */ }
-  return <p class="mini-formula" aria-live="polite">{text || <span class="faint">{t('bench.point')}</span>}</p>;
+  return <p class="mini-formula" aria-live="polite">{text || <span class="faint">{t(touch.value ? 'bench.tap' : 'bench.point')}</span>}</p>;
 }
 
 export function MiniRow({ mini, canLock = true, canForbid = true, hint }: { mini: Mini; canLock?: boolean; canForbid?: boolean; hint?: string }) {

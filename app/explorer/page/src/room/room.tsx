@@ -3,7 +3,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { EngineError, type Input } from '../engine';
 import { route, writeState } from '../link';
 import { later } from '../pending';
-import { copy, download, explain, pngOf, returned, say } from '../shared';
+import { copy, download, explain, hush, pngOf, returned, say } from '../shared';
 import { Button, Menu, Segmented, Select } from '../ui';
 import { t, type Key } from '../words';
 import { Edits } from './edits';
@@ -117,10 +117,13 @@ function Bar() {
   const [target, setTarget] = useState(r.input.target ?? '');
   const [language, setLanguage] = useState(r.input.language ?? '');
   const field = useRef<HTMLTextAreaElement>(null);
+  // A language that was chosen here stays for the next text; that of an example goes with it.
+  const into = useRef(false);
   // Before the next key can be pressed: what is typed into a field that has just opened stays.
   useLayoutEffect(() => { setText(shown); setTarget(r.input.target ?? ''); setLanguage(r.input.language ?? ''); }, [r.input, r.model]);
   const go = () => {
-    if (!text.trim()) { field.current?.focus(); return; }
+    if (!text.trim()) { say(t('err.empty_text', t(seq ? 'err.in.source' : 'err.in.text')), 'error', 'number'); field.current?.focus(); return; }
+    hush('number');
     const input: Input = seq ? { source: text.trim(), ...(language ? { language } : {}), ...(target.trim() ? { target: target.trim() } : {}) } : { text };
     // Asking again for what stands there is no step to be undone.
     if (JSON.stringify(input) === JSON.stringify(r.input) && !r.edits.length && r.outcome === null) void ask(r, 'all');
@@ -153,11 +156,11 @@ function Bar() {
   return <form class="room-bar" onSubmit={(event) => { event.preventDefault(); go(); }}>
     <Select id="model" label={t('nav.model')} hideLabel value={r.model} options={entries.value.map((e) => ({ value: e.name, label: e.error ? `${e.name} ⚠` : e.name }))} onChange={(name) => { const entry = entries.value.find((e) => e.name === name); if (entry?.error) say(explain(new EngineError(entry.error, 400)), 'error'); else void openModel(name, null); }} />
     <div class="room-text">
-      <textarea id="source-text" dir="auto" ref={field} rows={1} value={text} disabled={shut} spellcheck={false} aria-label={seq ? t('room.source') : t('room.text')} placeholder={seq ? t('room.source.type') : t('room.text.type')} onInput={(event) => setText(event.currentTarget.value)}
+      <textarea id="source-text" dir="auto" ref={field} rows={1} value={text} disabled={shut} spellcheck={false} aria-label={seq ? t('room.source') : t('room.text')} placeholder={seq ? t('room.source.type') : t('room.text.type')} onInput={(event) => { setText(event.currentTarget.value); if (!into.current) setLanguage(''); }}
         onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); go(); } if (event.key === 'Escape') field.current?.blur(); }} />
       {seq && <textarea id="target-text" dir="auto" rows={1} value={target} disabled={shut} spellcheck={false} aria-label={t('room.target')} placeholder={base.value?.input.target ?? t('room.target.type')} onInput={(event) => setTarget(event.currentTarget.value)} onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); go(); } }} />}
     </div>
-    {model && model.languages.length > 1 && <Select label={t('room.language')} hideLabel value={language} options={[{ value: '', label: t('room.language.auto') }, ...model.languages.map((l) => ({ value: l.name, label: `→ ${l.name}` }))]} onChange={setLanguage} />}
+    {model && model.languages.length > 1 && <Select label={t('room.language')} hideLabel value={language} options={[{ value: '', label: t('room.language.auto') }, ...model.languages.map((l) => ({ value: l.name, label: `→ ${l.name}` }))]} onChange={(value) => { into.current = true; setLanguage(value); }} />}
     <Button primary label={t('room.run')} id="run" disabled={shut} onClick={go} />
     {model && model.examples.length > 0 && <Select label={t('bench.example')} hideLabel value="" options={[{ value: '', label: t('bench.example') }, ...model.examples.map((e, i) => ({ value: String(i), label: (e.source ?? e.text ?? '').slice(0, 24) }))]} onChange={pick} />}
     <span class="spring" />

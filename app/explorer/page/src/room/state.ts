@@ -132,6 +132,9 @@ const rowLane = new Lane(async (r: Room) => {
   return { mine, before, r };
 });
 
+// Nobody has chosen a key yet: the one that the row read most tells more than the first.
+let keyless = false;
+
 // True when the reply was taken.
 async function askRow(r: Room): Promise<boolean> {
   if (!r.at.attention || !base.value) return false;
@@ -140,6 +143,11 @@ async function askRow(r: Room): Promise<boolean> {
   row.value = reply.mine;
   baseRow.value = reply.before;
   rowFor.value = reply.r;
+  if (keyless) {
+    keyless = false;
+    const { weights } = reply.mine;
+    room.value = { ...room.value, at: { ...room.value.at, key: weights.indexOf(Math.max(...weights)) } };
+  }
   return true;
 }
 async function askEdited(r: Room): Promise<boolean> {
@@ -210,6 +218,7 @@ function settle(run: RunResult): void {
   if (!a) return;
   const { queries, keys } = axes(a, run);
   const fresh = a.name !== r.at.attention;
+  keyless = fresh;
   const at = { attention: a.name, head: Math.min(r.at.head, a.heads - 1), query: fresh ? Math.min(Math.floor(queries.length / 2), queries.length - 1) : Math.min(r.at.query, queries.length - 1), key: Math.min(r.at.key, keys.length - 1) };
   room.value = { ...r, at, outcome: r.outcome === null ? null : Math.min(r.outcome, (run.predictions?.rows.length ?? 1) - 1) };
 }
@@ -283,6 +292,7 @@ function apply(after: Room | null): void {
 export function choose(at: Partial<Selection>): void {
   const r = room.value;
   const next = { ...r.at, ...at };
+  keyless = false;
   const a = attentionOf(next.attention);
   if (a && base.value) {
     const { queries, keys } = axes(a, base.value);

@@ -80,7 +80,7 @@ function Words({ tokens, hue, chosen, weights, onChoose, onPeek, name, shares, h
       const weight = weights ? all.reduce((sum, j) => sum + (weights[j] ?? 0), 0) : null;
       const share = weight === null ? 0 : shares ? Math.min(1, all.reduce((sum, j) => sum + shares(j), 0)) : ramp(weight);
       const wordStart = i > first && /^[ \u2581]/.test(tokens[i].text), now = chosen >= i && chosen <= last, away = !!hidden?.(i);
-      return <>{wordStart ? ' ' : null}<span role="option" aria-selected={now} tabIndex={now ? 0 : -1} data-token={i} data-last={last > i ? last : undefined} class={`token ${kind} ${now ? `chosen-${hue}` : ''} ${away ? 'away' : ''}`}
+      return <>{wordStart ? ' ' : <wbr />}<span role="option" aria-selected={now} tabIndex={now ? 0 : -1} data-token={i} data-last={last > i ? last : undefined} class={`token ${kind} ${now ? `chosen-${hue}` : ''} ${away ? 'away' : ''}`}
         style={weight !== null ? weightStyle(palette, away ? 0 : share) : undefined} title={`${i}: ${apart(text)}${weight !== null ? ` · ${exact(weight)}` : ''}`}
         aria-label={weight !== null ? `${text}, ${t('weight')} ${show(weight)}` : text} data-weight={weight ?? undefined} data-share={shares && weight !== null ? share.toFixed(3) : undefined}
         onClick={() => onChoose(i)} onPointerEnter={() => onPeek?.(i)} dir="auto">{text}</span></>;
@@ -279,7 +279,7 @@ function Pipeline() {
       {line('o\\,W_O', <Strip id="written" hue="x" name={t('room.p.written')} values={w.written} />)}
       {line('y', <Strip id="projected" hue="x" name={t('room.p.projected')} values={w.projected} />)}
       {w.projection_bias.length > 0 && line('b', <Strip id="projection-bias" hue="x" name={t('room.p.bias')} values={w.projection_bias} />)}
-      {line('w\\,\\lVert v W_O\\rVert', t('room.p.norm'), w.write_norms[j], 'hue-w')}
+      {line('w\\,\\lVert v W_O\\rVert', t(headCut(r.edits, r.at.attention, r.at.head) ? 'room.p.norm.cut' : 'room.p.norm'), w.write_norms[j], 'hue-w')}
     </ol>
     <div class="head-sum"><p>{t('room.p.heads')}</p><div class="head-bars">{w.head_norms.map((norm, h) => <button type="button" class={`${h === r.at.head ? 'now' : ''} ${headCut(r.edits, r.at.attention, h) ? 'cut' : ''}`} aria-label={`${headName(r.at.attention, h)}, ${show(norm)}`} title={`${headName(r.at.attention, h)}: ${exact(norm)}`} onClick={() => choose({ head: h })}><i style={{ '--h': (norm / bar).toFixed(3) }} /><span>{h}</span></button>)}</div>
       <HeadSum of={w} /></div>
