@@ -318,7 +318,8 @@ TEST(AttentionEdits, LocksThatCannotBeKeptAreRefused) {
   };
   const std::string more = message({{.kind = Kind::lock, .head = 1, .query = 3, .key = 1, .value = 0.75f},
                                     {.kind = Kind::lock, .head = 1, .query = 3, .key = 2, .value = 0.5f}});
-  EXPECT_TRUE(has(more, "item 0 head 1 query position 3: the locked weights sum to 1.25, more than 1")) << more;
+  EXPECT_TRUE(has(more, "item 0 head 1 query position 3: the locked weights of keys 1, 2 sum to 1.25, more than 1"))
+      << more;
   const std::string alone = message({{.kind = Kind::lock, .head = 0, .key = 0, .value = 0.5f}});
   EXPECT_TRUE(has(alone, "query position 0: the locked weights sum to 0.5 and there is no other key")) << alone;
   EXPECT_EQ(message({{.kind = Kind::lock, .head = 0, .query = 1, .key = 0, .value = 0.5f, .query_end = 4}}),

@@ -277,7 +277,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void check_origin(const http::request<http::string_body>& message) const {
     const std::string host = lower(std::string(message[http::field::host]));
     if (message.count(http::field::host) != 1 || !core_->allowed(host)) {
-      throw ApiError(403, "refused", "Host", join("is \"", host.substr(0, 100), "\", which is not the address served"),
+      const std::size_t hosts = message.count(http::field::host);
+      throw ApiError(403, "refused", "Host",
+                     hosts == 1 ? join("is \"", host.substr(0, 100), "\", which is not the address served")
+                                : join("stands ", hosts, " times in the header, and belongs there once"),
                      "open the address that attend explore printed");
     }
     if (message.count(http::field::origin) == 0) return;

@@ -147,7 +147,16 @@ const Json* Fields::find(const char* name) {
 
 const Json& Fields::need(const char* name) {
   const Json* found = find(name);
-  if (!found) throw Error(ErrorKind::argument, path(name), "is missing");
+  if (!found) {
+    // A field that nobody asks for, and whose name is nearly this one, is most likely it.
+    std::vector<std::string> strangers;
+    for (const auto& [stranger, value] : object_->items()) {
+      if (!asked_.contains(stranger)) strangers.push_back(stranger);
+    }
+    const std::string slip = nearest_name(name, strangers);
+    throw Error(ErrorKind::argument, path(name), "is missing",
+                slip.empty() ? "" : join("rename ", in_quotes(slip), ", which is not a field of it"));
+  }
   return *found;
 }
 

@@ -679,9 +679,9 @@ void write_row(JsonWriter& out, const Run& run, const RowRequest& request, const
 namespace {
 
 // Joins blocks of reduce x reduce cells of a strip [rows, keys] to one cell each: their largest, or the mean of those that
-// are visible.
-void reduce_strip(const TileRequest& request, const std::vector<float>& strip, std::int64_t rows, std::int64_t keys,
-                  float* to) {
+// are visible. `scores` of the same cells say which are: hidden ones are -infinity.
+void reduce_strip(const TileRequest& request, const std::vector<float>& strip, const std::vector<float>& scores,
+                  std::int64_t rows, std::int64_t keys, float* to) {
   for (std::int64_t row = 0; row < rows; row += request.reduce) {
     for (std::int64_t column = 0; column < keys; column += request.reduce) {
       const std::int64_t row_end = std::min(row + request.reduce, rows),
@@ -691,9 +691,10 @@ void reduce_strip(const TileRequest& request, const std::vector<float>& strip, s
       std::int64_t count = 0;
       for (std::int64_t r = row; r < row_end; ++r) {
         for (std::int64_t c = column; c < column_end; ++c) {
-          const float cell = strip[static_cast<std::size_t>(r * keys + c)];
+          const auto at = static_cast<std::size_t>(r * keys + c);
+          const float cell = strip[at];
           largest = std::max(largest, cell);
-          if (std::isinf(cell)) continue;
+          if (std::isinf(scores[at])) continue;
           sum += cell;
           ++count;
         }
@@ -713,19 +714,20 @@ std::vector<float> tile_of(const Run& run, const TileRequest& request, const Sto
   const std::int64_t heads = static_cast<std::int64_t>(request.heads.size());
   std::vector<float> result(static_cast<std::size_t>(heads * rows * columns));
   const bool weights = request.what == TileRequest::What::weights;
-  const auto rebuild = [&](std::int64_t head, std::int64_t begin, std::int64_t end, float* place) {
+  const auto rebuild = [&](std::int64_t head, std::int64_t begin, std::int64_t end, float* place, float* scores) {
     WeightsTile tile;
     tile.head = head;
     tile.query_begin = begin;
     tile.query_end = end;
     tile.key_begin = request.key_begin;
     tile.key_end = request.key_end;
+    tile.scores = scores;
     (weights ? tile.weights : tile.scores) = place;
     record->fill(with, {&tile, 1});
   };
   // Some rows at a time: a picture of a long text is made from cells that never exist together.
   const std::int64_t strip_rows = std::max<std::int64_t>(1, (1 << 20) / (keys * request.reduce)) * request.reduce;
-  std::vector<float> strip;
+  std::vector<float> strip, hidden;  // hidden: the scores beside weights, for their mean
   for (std::int64_t h = 0; h < heads; ++h) {
     const std::int64_t head = request.heads[static_cast<std::size_t>(h)];
     for (std::int64_t begin = request.query_begin; begin < request.query_end; begin += strip_rows) {
@@ -733,12 +735,14 @@ std::vector<float> tile_of(const Run& run, const TileRequest& request, const Sto
       const std::int64_t end = std::min(begin + strip_rows, request.query_end);
       float* const to = result.data() + (h * rows + (begin - request.query_begin) / request.reduce) * columns;
       if (request.reduce == 1) {
-        rebuild(head, begin, end, to);
+        rebuild(head, begin, end, to, nullptr);
         continue;
       }
       strip.resize(static_cast<std::size_t>((end - begin) * keys));
-      rebuild(head, begin, end, strip.data());
-      reduce_strip(request, strip, end - begin, keys, to);
+      const bool both = weights && request.mean;
+      if (both) hidden.resize(strip.size());
+      rebuild(head, begin, end, strip.data(), both ? hidden.data() : nullptr);
+      reduce_strip(request, strip, both ? hidden : strip, end - begin, keys, to);
     }
   }
   return result;

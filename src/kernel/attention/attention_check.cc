@@ -251,9 +251,14 @@ void lock_row(AttentionJob& job, std::int64_t item_index, std::int64_t head, std
   const auto where = [&] {
     return join("item ", item_index, " head ", head, " query position ", query_position(item, query));
   };
-  if (sum > 1 + lock_tolerance)
-    refuse(ErrorKind::argument, join(where(), ": the locked weights sum to ", sum, ", more than 1"),
+  if (sum > 1 + lock_tolerance) {
+    std::string keys;
+    const std::size_t named = std::min<std::size_t>(kept - first, 8);
+    for (std::size_t i = first; i < first + named; ++i) keys += join(i == first ? "" : ", ", job.locks[i].key);
+    if (named < kept - first) keys += ", ...";
+    refuse(ErrorKind::argument, join(where(), ": the locked weights of keys ", keys, " sum to ", sum, ", more than 1"),
            "lock them to less");
+  }
   std::int64_t left = -static_cast<std::int64_t>(kept - first);
   for (std::int64_t key = seen.begin; key < seen.end; ++key) left += visible[key];
   if (sum < 1 - lock_tolerance && left == 0 && call.rules.sinks.empty())
