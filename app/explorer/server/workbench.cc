@@ -147,8 +147,8 @@ WorkbenchRequest workbench_request(const Json& body, const Limits& limits) {
   if (fields.find("scale")) {
     request.scale = fields.number("scale");
     if (request.scale == 0)
-      throw Error(ErrorKind::argument, "scale", "is 0, which makes all scores alike",
-                  "leave it out for 1 / sqrt(head_dim)");
+      throw RequestError(ErrorKind::argument, "scale", "is 0, which makes all scores alike",
+                         "leave it out for 1 / sqrt(head_dim)", detail("scale_zero"));
   }
   if (const Json* mask = fields.find("mask")) read_mask(*mask, request, limits);
   if (const Json* positions = fields.find("positions")) read_positions(*positions, request);

@@ -253,9 +253,9 @@ void lock_row(AttentionJob& job, std::int64_t item_index, std::int64_t head, std
   };
   if (sum > 1 + lock_tolerance) {
     std::string keys;
-    const std::size_t named = std::min<std::size_t>(kept - first, 8);
-    for (std::size_t i = first; i < first + named; ++i) keys += join(i == first ? "" : ", ", job.locks[i].key);
-    if (named < kept - first) keys += ", ...";
+    const std::size_t listed_keys = std::min<std::size_t>(kept - first, 8);
+    for (std::size_t i = first; i < first + listed_keys; ++i) keys += join(i == first ? "" : ", ", job.locks[i].key);
+    if (listed_keys < kept - first) keys += ", ...";
     refuse(ErrorKind::argument, join(where(), ": the locked weights of keys ", keys, " sum to ", sum, ", more than 1"),
            "lock them to less");
   }

@@ -2,7 +2,7 @@
 import { signal } from '@preact/signals';
 
 const mostSteps = 200;
-const together = 1500; // milliseconds
+const together = 600; // milliseconds: a key held down or pressed again, not a number typed after another
 
 export class History<State> {
   readonly past = signal<State[]>([]);

@@ -79,8 +79,8 @@ export function RowPanel(p: RowPanelProps) {
       case 'Home': focusKey(0); break;
       case 'End': focusKey(p.keys.length - 1); break;
       case 'Delete': case 'Backspace': p.onReset?.(key); break;
-      case 'l': if (p.onLock) p.onLock(key, p.states[key].locked ? null : p.weights[key]); break;
-      case 'x': p.onForbid?.(key); break;
+      case 'l': if (p.onLock && p.scaled[key] !== null) p.onLock(key, p.states[key].locked ? null : p.weights[key]); break;
+      case 'x': if (p.scaled[key] !== null) p.onForbid?.(key); break;
       case 'Enter': host.current?.querySelector<HTMLInputElement>('.row-tools input')?.focus(); break;
       default: return;
     }
@@ -123,6 +123,7 @@ export function RowPanel(p: RowPanelProps) {
   };
   const strongest = useMemo(() => p.values.reduce((most, row) => row.reduce((high, value) => Math.max(high, Math.abs(value)), most), 1e-9), [p.values]);
   const c = Math.min(p.chosen, p.keys.length - 1);
+  const hidden = p.scaled[c] === null && !p.states[c]?.edited;  // by the mask, which no edit opens
   const sum = p.sum ?? p.weights.reduce((total, weight) => total + weight, 0);
   const handlers: Handlers = { keys, down, move, up, dragTo, focusKey, choose: (key) => { if (key !== c) p.onChoose(key); }, reset: (key) => p.onReset?.(key), peek: (stage, key) => p.onPeek?.({ stage, key }) };
   const now = useRef(handlers);
@@ -162,10 +163,11 @@ export function RowPanel(p: RowPanelProps) {
     </div>
     {editable && p.keys.length > 0 && <div class="row-tools" role="group" aria-label={t('row.tools')}>
       <span class="edge"><b class="hue-q">{p.query}</b> ← <b class="hue-k">{p.keys[c]}</b></span>
-      <NumberField label={t('score')} value={p.scores[c]} empty="−∞" step={0.1} onCut={p.onForbid && !p.states[c]?.forbidden ? () => p.onForbid!(c) : undefined} onChange={(value) => p.onSet?.(c, value)} />
-      {p.onLock && <NumberField label={t('weight')} value={p.weights[c] ?? 0} step={0.05} range={[0, 1]} onChange={(value) => p.onLock!(c, value)} />}
-      {p.onLock && <Button icon="lock" text label={p.states[c]?.locked ? t('row.unlock') : t('row.lock')} pressed={!!p.states[c]?.locked} small keys="l" onClick={() => p.onLock!(c, p.states[c].locked ? null : p.weights[c])} />}
-      {p.onForbid && <Button icon="cut" text label={p.states[c]?.forbidden ? t('row.allow') : t('row.forbid')} pressed={!!p.states[c]?.forbidden} small keys="x" onClick={() => p.onForbid!(c)} />}
+      <NumberField label={t('score')} disabled={hidden} value={p.scores[c]} empty="−∞" step={0.1} onCut={p.onForbid && !p.states[c]?.forbidden ? () => p.onForbid!(c) : undefined} onChange={(value) => p.onSet?.(c, value)} />
+      {p.onLock && <NumberField label={t('weight')} disabled={hidden} value={p.weights[c] ?? 0} step={0.05} range={[0, 1]} onChange={(value) => p.onLock!(c, value)} />}
+      {p.onLock && <Button icon="lock" text label={p.states[c]?.locked ? t('row.unlock') : t('row.lock')} pressed={!!p.states[c]?.locked} small disabled={hidden} keys="l" onClick={() => p.onLock!(c, p.states[c].locked ? null : p.weights[c])} />}
+      {p.onForbid && <Button icon="cut" text label={p.states[c]?.forbidden ? t('row.allow') : t('row.forbid')} pressed={!!p.states[c]?.forbidden} small disabled={hidden} keys="x" onClick={() => p.onForbid!(c)} />}
+      {hidden && <span class="faint">{t('row.hidden')}</span>}
       <Button icon="reset" text label={t('reset')} small disabled={!p.states[c]?.edited} keys="Delete" onClick={() => p.onReset?.(c)} />
     </div>}
   </section>;

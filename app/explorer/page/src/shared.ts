@@ -79,7 +79,9 @@ export function hush(topic?: Topic): void {
   if (toast.value && (topic === undefined || toast.value.topic === topic)) toast.value = null;
 }
 // An engine's refusal, and the end of it at its next answer.
-export const complain = (error: unknown): void => say(explain(error), 'error', 'engine');
+// That it is gone the page says at its top.
+export const complain = (error: unknown): void => { if (!isGone(error)) say(explain(error), 'error', 'engine'); };
+export const isGone = (error: unknown): boolean => error instanceof EngineError && (error.failure.code ?? error.failure.kind) === 'gone';
 
 // What the engine calls a part of a request, as the page calls it.
 const places: Record<string, string> = {
@@ -117,6 +119,7 @@ export function explain(error: unknown): string {
     case 'mask_shape': return t('err.mask_shape', own.join(' × '), wanted?.join(' × '));
     case 'odd_head': return t('err.odd_head', found);
     case 'no_spread': return t('err.no_spread');
+    case 'scale_zero': return t('err.scale_zero');
     case 'all_zero': return t('err.all_zero');
     case 'busy': return t('err.busy');
     case 'file': return t('err.file', error.message);

@@ -149,8 +149,9 @@ export function Dialog({ title, open, onClose, children, wide = false }: { title
 }
 
 // A number that is typed: keeps what was typed until it is a number, says when it is none.
-// `onBad`: what stands there now is (or no longer is) no number. `range`: what it may be, both ends. `onCut`: -∞ was typed.
-export function NumberField(props: { label: string; value: number | null; onChange: (value: number) => void; empty?: string; onEmpty?: () => void; onBad?: (bad: boolean) => void; range?: [number, number]; onCut?: () => void; hideLabel?: boolean; step?: number; id?: string }) {
+// `onBad`: what stands there now is (or no longer is) no number. `range`: what it may be, both ends. `onCut`: -∞ was typed. `always`: told of a
+// number that stands there already, too.
+export function NumberField(props: { label: string; value: number | null; onChange: (value: number) => void; empty?: string; onEmpty?: () => void; onBad?: (bad: boolean) => void; range?: [number, number]; onCut?: () => void; always?: boolean; disabled?: boolean; hideLabel?: boolean; step?: number; id?: string }) {
   const [bad, markBad] = useState<null | (() => string)>(null);
   const setBad = (why: (() => string) | null) => { markBad(() => why); props.onBad?.(!!why); };
   const [typed, setTyped] = useState<string | null>(null);
@@ -163,11 +164,11 @@ export function NumberField(props: { label: string; value: number | null; onChan
     if (value < low || value > high) { setBad(() => props.range ? t('number.range', raw, show(low), show(high)) : t('number.large', raw)); return; }
     setBad(null);
     setTyped(null);
-    if (value !== props.value) props.onChange(value);
+    if (value !== props.value || props.always) props.onChange(value);
   };
   return <label class="number"><span class={props.hideLabel ? 'sr' : ''}>{props.label}</span>
     <input id={props.id} type="text" inputMode="decimal" value={typed ?? text} placeholder={props.empty} aria-invalid={!!bad} aria-label={props.label}
-      onInput={(event) => setTyped(event.currentTarget.value)} onChange={(event) => { if (typed !== null) commit(event.currentTarget.value); }}
+      onInput={(event) => setTyped(event.currentTarget.value)} disabled={props.disabled} onBlur={(event) => { if (typed !== null && !bad) commit(event.currentTarget.value); }} onChange={(event) => { if (typed !== null) commit(event.currentTarget.value); }}
       onKeyDown={(event) => {
         const step = props.step ?? 0.1;
         if (event.key === 'ArrowUp' || event.key === 'ArrowDown') {

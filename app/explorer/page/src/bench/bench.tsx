@@ -8,19 +8,20 @@ import { RowPanel, type KeyState } from '../rowpanel';
 import { previewRow } from '../softmax';
 import { parseTable, show, toCsv } from '../numbers';
 import { later } from '../pending';
-import { complain, copy, download, explain, hush, pngOf, returned, say, touch } from '../shared';
+import { complain, copy, download, explain, hush, isGone, pngOf, returned, say, touch } from '../shared';
 import { Button, Dialog, Icon, Menu, NumberField, Segmented, Select, Stepper, Tex } from '../ui';
 import { t, type Key } from '../words';
 import { route, writeState } from '../link';
 import { allCsv, cppLines, numpyLines, pythonLines, svgOf } from './export';
 import { feeds, formulaOf, matrixName, type MatrixId, type Place } from './formula';
 import { MaskGrid } from '../maskgrid';
+import { lockable } from './lock';
 import { preview, seen, standing, valuesOf } from './preview';
 import { examples } from './examples';
 import { randomise, reshape, shapeOf, type Shape } from './shapes';
 import {
   askAgain, baseResult, bench, change, choose, draft, editOf, emptyMask, failure, future, keyNames, linkState, load, nameOf, mostSeed, past, queryNames, readBench, redo,
-  requestOf, result, roomForLock, rowEdits, settled, undo, withEdit, withoutEdit, type Bench, type MaskKind,
+  requestOf, result, rowEdits, settled, undo, withEdit, withoutEdit, type Bench, type MaskKind,
 } from './state';
 
 const hover = signal<Place | null>(null);
@@ -41,9 +42,7 @@ function lock(key: number, weight: number | null): void {
   const b = bench.value;
   const { head, query } = b.chosen;
   if (weight === null) { change({ edits: withoutEdit(b.edits, head, query, key) }); return; }
-  const room = roomForLock(b.edits, head, query, key);
-  const value = Math.max(0, Math.min(room, weight));
-  if (weight > room + 1e-9) say(t('bench.lock.room', show(room)));
+  const value = lockable(b, result.value, key, weight);
   change({ edits: withEdit(b.edits, { kind: 'lock', head, query, key, value: Number(value.toFixed(6)) }) }, `lock ${head} ${query} ${key}`);
 }
 
@@ -97,9 +96,10 @@ export function BenchScreen() {
   const lit = (matrix: MatrixId) => (row: number, column: number) => !!r && fits && feeds(b, r, hover.value, matrix, row, column);
   const peek = (matrix: MatrixId) => (cell: Cell | null) => { hover.value = cell && { matrix, ...cell }; };
 
-  const setCell = (id: InputId) => (cell: Cell, value: number) => {
+  // What is typed is a step of its own; a run of arrow keys is one.
+  const setCell = (id: InputId, nudged = false) => (cell: Cell, value: number) => {
     const m = (b[id] as number[][]).map((row, i) => i === cell.row ? row.map((old, c) => c === cell.column ? value : old) : row);
-    change({ [id]: m } as Partial<Bench>, `${id} ${cell.row} ${cell.column}`);
+    change({ [id]: m } as Partial<Bench>, nudged ? `${id} ${cell.row} ${cell.column}` : null);
   };
   // An input of another shape: what it meets takes that shape, too.
   const setMatrix = (id: InputId, rows: number[][]) => {
@@ -110,7 +110,7 @@ export function BenchScreen() {
   const nudgeCell = (id: InputId) => (event: KeyboardEvent, cell: Cell): boolean => {
     if (!event.altKey || (event.key !== 'ArrowUp' && event.key !== 'ArrowDown')) return false;
     const step = (event.shiftKey ? 1 : 0.1) * (event.key === 'ArrowUp' ? 1 : -1);
-    setCell(id)(cell, Number(((b[id] as number[][])[cell.row][cell.column] + step).toFixed(4)));
+    setCell(id, true)(cell, Number(((b[id] as number[][])[cell.row][cell.column] + step).toFixed(4)));
     return true;
   };
   const menuOf = (id: InputId) => <Menu label={t('bench.matrix.menu', matrixName(id))} icon="more" items={[
@@ -147,7 +147,7 @@ export function BenchScreen() {
   return <div class="bench">
     <h1 class="sr">{t('nav.bench')}</h1>
     <Toolbar onCode={() => setDialog({ kind: 'code', tab: 'numpy' })} />
-    {failure.value && <div class="banner error" role="alert"><strong>{t('bench.cannot')}</strong> {explain(failure.value)} <Button label={t('undo')} small onClick={undo} /> <Button label={t('bench.again')} small onClick={askAgain} /></div>}
+    {failure.value && !isGone(failure.value) && <div class="banner error" role="alert"><strong>{t('bench.cannot')}</strong> {explain(failure.value)} <Button label={t('undo')} small onClick={undo} /> <Button label={t('bench.again')} small onClick={askAgain} /></div>}
     <div class={`bench-body ${failure.value ? 'stale' : ''}`}>
       <Step n={1} title={t('bench.inputs')} tex={b.source === 'direct' ? 'Q,\\ K,\\ V' : b.source === 'cross' ? 'Q = XW_Q\\quad K = MW_K\\quad V = MW_V' : 'Q = XW_Q\\quad K = XW_K\\quad V = XW_V'} class="inputs">
         {b.source === 'direct' ? <div class="stack">
@@ -293,6 +293,7 @@ function Toolbar({ onCode }: { onCode: () => void }) {
   const s = wanted.value ?? shapeOf(b);
   const source = (value: Bench['source']) => {
     if (value === b.source) return;
+    if (b.edits.length) say(t('bench.edits.gone', b.edits.length));
     const chosen = { ...b.chosen, key: 0, query: Math.min(b.chosen.query, b.x.length - 1) };
     if (value === 'direct') { if (r) change({ source: value, q: r.q, k: r.k, v: r.v, names: queryNames(b, r.q.length), memoryNames: keyNames(b, r.k.length), edits: [], chosen, wo: null }); }
     else change({ source: value, edits: [], chosen, mask: b.mask.kind === 'dense' || (value === 'cross' && b.mask.kind !== 'none') ? emptyMask : b.mask });
@@ -335,9 +336,9 @@ function Toolbar({ onCode }: { onCode: () => void }) {
     {b.mask.kind === 'window' && <Stepper label={t('mask.before')} value={b.mask.before} min={0} max={256} onChange={(before) => change({ mask: { ...b.mask, before } })} />}
     {b.mask.kind === 'prefix' && <Stepper label={t('mask.length')} value={b.mask.length} min={0} max={256} onChange={(length) => change({ mask: { ...b.mask, length } })} />}
     <span class="together">
-    <NumberField id="scale" label={t('bench.scale')} value={b.scale} empty={r ? `1/√d = ${show(r.scale, 4)}` : '1/√d'} onChange={(scale) => change({ scale }, 'scale')} onEmpty={() => change({ scale: null })} />
+    <NumberField id="scale" label={t('bench.scale')} value={b.scale} empty={r ? `1/√d = ${show(r.scale, 4)}` : '1/√d'} onChange={(scale) => { if (scale === 0) say(t('err.scale_zero'), 'error', 'number'); else { hush('number'); change({ scale }, 'scale'); } }} onEmpty={() => change({ scale: null })} />
     <label class="check"><input type="checkbox" checked={b.rotary} onChange={(event) => change({ rotary: event.currentTarget.checked })} />RoPE</label>
-    <span class="seed"><NumberField label={t('bench.seed')} value={seed} step={1} range={[0, mostSeed]} onBad={setBadSeed} onChange={(value) => setTypedSeed(Math.min(mostSeed, Math.max(0, Math.round(value))))} /><Button icon="dice" label={t('bench.random')} disabled={badSeed} onClick={draw} /></span>
+    <span class="seed"><NumberField label={t('bench.seed')} value={seed} step={1} range={[0, mostSeed]} always onBad={setBadSeed} onChange={(value) => setTypedSeed(Math.min(mostSeed, Math.max(0, Math.round(value))))} /><Button icon="dice" label={t('bench.random')} disabled={badSeed} onClick={draw} /></span>
     </span>
     </div>
     <span class="spring" />

@@ -12,8 +12,10 @@ export const matrixName = (id: string) => id === 'memory' ? 'M' : id.length === 
 
 const most = 6;
 const factor = (text: string) => text.startsWith('−') ? `(${text})` : text;
+// As the cells show it, without zeros at the end.
+const short = (value: number) => show(value).replace(/(\.\d*?)0+$/, '$1').replace(/\.$/, '');
 function dot(a: number[], b: number[]): string {
-  const terms = a.map((value, i) => `${show(value, 2)}·${factor(show(b[i], 2))}`);
+  const terms = a.map((value, i) => `${i ? factor(short(value)) : short(value)}·${factor(short(b[i]))}`);
   return terms.length > most ? `${terms.slice(0, most).join(' + ')} + …` : terms.join(' + ');
 }
 const column = (m: number[][], c: number) => m.map((row) => row[c]);

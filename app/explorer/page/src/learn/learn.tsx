@@ -3,7 +3,7 @@ import type { Bench } from '../bench/state';
 import { abc, bench, linkState } from '../bench/state';
 import { hashOf, route } from '../link';
 import { later } from '../pending';
-import { explain, hush, say } from '../shared';
+import { explain, hush, isGone, say } from '../shared';
 import { Button, Icon, Rich, Symbols } from '../ui';
 import { t, type Key } from '../words';
 import { lessons, type Lesson, type Verdict } from './lessons';
@@ -85,7 +85,7 @@ function LessonView({ lesson, step, done, mark }: { lesson: Lesson; step: number
       hush('engine');
       setVerdict(reply === true ? { right: true, text: () => t(`${key}.done` as Key) } : { right: false, text: () => t('learn.wrong') + reply() });
       if (reply === true) mark(key);
-    } catch (error) { setVerdict({ right: false, text: () => explain(error) }); }
+    } catch (error) { setVerdict(isGone(error) ? null : { right: false, text: () => explain(error) }); }
     setBusy(false);
   };
   // What was once passed stays passed; the box says what was tried last.

@@ -146,14 +146,16 @@ function Item({ q, n, onRight }: { q: Question; n: number; onRight: () => void }
   </li>;
 }
 
-// How often the self-test was opened or drawn anew: the first time it has the numbers of the worked examples, then always others.
-let drawn = 0;
+// The first time the self-test has the numbers of the worked examples, then always others, and others for everybody.
+let opened = false;
 function nextSeed(): number {
   try {
-    drawn = Number(localStorage.getItem('attend.selftest') ?? drawn) || 0;
-    localStorage.setItem('attend.selftest', String(drawn + 1));
-  } catch { /* closed storage: counted as long as the page */ }
-  return drawn++;
+    opened ||= localStorage.getItem('attend.selftest') !== null;
+    localStorage.setItem('attend.selftest', '1');
+  } catch { /* closed storage: remembered as long as the page */ }
+  const seed = opened ? 1 + Date.now() % 1e9 : 0;
+  opened = true;
+  return seed;
 }
 
 export function SelfTest() {

@@ -57,6 +57,7 @@ export const shell = {
   'err.mask_shape': ['The mask is {0}, and the scores are {1}. Choose the mask again.', '掩码是 {0}，分数是 {1}。请重新选择掩码。'],
   'err.odd_head': ['RoPE turns pairs of numbers, and a head has {0}. Choose an even head size.', 'RoPE 成对旋转，而一个头有 {0} 个数。请选偶数的头宽。'],
   'err.no_spread': ['The numbers of this row are all equal: their variance is 0, and the norm would divide by 0. Change one of them.', '这一行的数全都相等：方差为 0，归一化就要除以 0。请改动其中一个。'],
+  'err.scale_zero': ['A scale of 0 makes all scores alike. Leave the field empty for 1/√d.', '缩放为 0 会使所有分数都相同。留空则为 1/√d。'],
   'err.all_zero': ['The numbers of this row are all 0, and the norm would divide by 0. Change one of them.', '这一行的数全是 0，归一化就要除以 0。请改动其中一个。'],
   'err.busy': ['The engine has too much to do just now. Try again in a moment.', '引擎现在太忙，请稍后再试。'],
   'err.file': ['A file cannot be read. In the engine’s words: {0}', '有文件无法读取。引擎的原话：{0}'],
