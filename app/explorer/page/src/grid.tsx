@@ -4,8 +4,8 @@ import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { Component } from 'preact';
 import type { ComponentChildren, RefObject } from 'preact';
 import { cellColours, paletteOf, weightStyle, type Tone } from './colours';
-import { boxed, exact, fractions, fullOnHover, parseTable, readNumber, shape, show, type TableProblem } from './numbers';
-import { dark, hush, say } from './shared';
+import { boxed, exact, fractions, fullOnHover, largestFloat, parseTable, readNumber, shape, show, type TableProblem } from './numbers';
+import { dark, hush, say, touch } from './shared';
 import { language, t } from './words';
 
 export interface Cell { row: number; column: number }
@@ -92,7 +92,9 @@ export function Grid(props: GridProps) {
     if (text.trim() === '' || text === opened.current) return;
     const value = readNumber(text);
     if (!Number.isFinite(value)) { say(t('not.a.number', text), 'error', 'number'); return; }
-    hush('number');
+    if (Math.abs(value) > largestFloat) { say(t('number.large', text), 'error', 'number'); return; }
+    if (value !== 0 && Math.fround(value) === 0) say(t('number.small', text), 'info', 'number');
+    else hush('number');
     props.onEdit?.(cell, value);
   };
   const leave = (cell: Cell) => { back.current = cell; setTyping(null); };
@@ -138,11 +140,12 @@ export function Grid(props: GridProps) {
 type Inner = GridProps & { at: Cell; typing: string | null; whole: boolean; edit: (cell: Cell) => void; commit: (text: string, cell: Cell, then?: Cell | null) => void; leave: (cell: Cell) => void; go: (cell: Cell, focus?: boolean) => void; size: number };
 
 // `onDone`: by how many cells the focus moves on, null when it has gone elsewhere.
+// A phone's pad of digits has no minus, no fraction and no exponent: its letters do.
 function Editor({ text, whole, onDone, onStop, label }: { text: string; whole: boolean; onDone: (text: string, by: number | null) => void; onStop: () => void; label: string }) {
   const field = useRef<HTMLInputElement>(null);
   const stopped = useRef(false);
   useLayoutEffect(() => { field.current!.focus(); if (whole) field.current!.select(); }, []);
-  return <input class="cell-input" ref={field} defaultValue={text} inputMode="decimal" aria-label={label}
+  return <input class="cell-input" ref={field} defaultValue={text} inputMode="text" aria-label={label}
     onBlur={(event) => { if (!stopped.current) onDone(event.currentTarget.value, null); }}
     onKeyDown={(event) => {
       event.stopPropagation();
@@ -212,7 +215,7 @@ class Row extends Component<RowProps> {
           aria-label={`${p.label || t('row.n', r)}, ${labels?.[c] ?? c}: ${value === null ? `${text} ${t('masked')}` : text}${edited ? ', ' + t('edited') : ''}`}
           aria-selected={here && p.cursor}
           onPointerEnter={(event) => { fullOnHover(value)(event); now.current!.onHover?.({ row: r, column: c }); }} onFocus={() => now.current!.onHover?.({ row: r, column: c })}
-          onClick={() => now.current!.go({ row: r, column: c })} onDblClick={() => { if (now.current!.onEdit) now.current!.edit({ row: r, column: c }); }}>
+          onClick={() => { if (here && touch.value && now.current!.onEdit) now.current!.edit({ row: r, column: c }); else now.current!.go({ row: r, column: c }); }} onDblClick={() => { if (now.current!.onEdit) now.current!.edit({ row: r, column: c }); }}>
           {here && p.typing !== null ? <Editor text={p.typing} whole={now.current!.whole} label={now.current!.name} onDone={(typed, by) => now.current!.commit(typed, { row: r, column: c }, by === null ? null : next(now.current!.rows, r, c, by))} onStop={() => now.current!.leave({ row: r, column: c })} /> : text}
         </td>;
       })}

@@ -167,7 +167,7 @@ export function NumberField(props: { label: string; value: number | null; onChan
     if (value !== props.value || props.always) props.onChange(value);
   };
   return <label class="number"><span class={props.hideLabel ? 'sr' : ''}>{props.label}</span>
-    <input id={props.id} type="text" inputMode="decimal" value={typed ?? text} placeholder={props.empty} aria-invalid={!!bad} aria-label={props.label}
+    <input id={props.id} type="text" inputMode="text" value={typed ?? text} placeholder={props.empty} aria-invalid={!!bad} aria-label={props.label}
       onInput={(event) => setTyped(event.currentTarget.value)} disabled={props.disabled} onBlur={(event) => { if (typed !== null && !bad) commit(event.currentTarget.value); }} onChange={(event) => { if (typed !== null) commit(event.currentTarget.value); }}
       onKeyDown={(event) => {
         const step = props.step ?? 0.1;

@@ -170,7 +170,7 @@ export function BenchScreen() {
               <Arrow />
               {output('scaled', t('bench.scaled'), (seen) => seen.heads[chosenHead].scaled, 's', queries, 'q', { by: `× ${show(r.scale, 4)}`, columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt })}
               <Arrow />
-              {output('scores', t('bench.masked'), (seen) => seen.heads[chosenHead].scores, 's', queries, 'q', { columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt, edited: isEdited, onKey: onScoreKey,
+              {output('scores', t(b.mask.kind === 'none' ? 'bench.unmasked' : 'bench.masked'), (seen) => seen.heads[chosenHead].scores, 's', queries, 'q', { columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt, edited: isEdited, onKey: onScoreKey,
                 onEdit: (cell, value) => { choose({ query: cell.row, key: cell.column }); change({ edits: withEdit(bench.value.edits, { kind: 'set', head: chosenHead, query: cell.row, key: cell.column, value }) }); },
                 menu: <Menu label={t('bench.matrix.menu', t('score'))} icon="more" items={[{ label: t('bench.mask.toggle', nameOf(queries, query), nameOf(keys, key)), onClick: () => maskCell({ row: query, column: key }) }, { label: t('bench.edits.clear'), disabled: !b.edits.length, onClick: () => change({ edits: [] }) }]} /> })}
               <Arrow />

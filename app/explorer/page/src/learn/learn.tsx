@@ -68,12 +68,20 @@ function LessonView({ lesson, step, done, mark }: { lesson: Lesson; step: number
   const [verdict, setVerdict] = useState<{ right: boolean; text: () => string } | null>(null);
   const [busy, setBusy] = useState(false);
   useEffect(() => { document.getElementById('main')?.scrollTo?.(0, 0); scrollTo(0, 0); }, [lesson.id, step]);
-  // "Right" is taken back once the figure was changed to what is not.
+  // A verdict speaks of the figure as it is: once that was changed, "right" that no longer holds goes, and so does "not yet".
   const watching = useRef(0);
   const recheck = () => {
-    if (!verdict?.right) return;
+    if (!verdict) return;
     const mine = ++watching.current;
-    later(() => { latest.current().then((reply) => { if (mine === watching.current && reply !== true) setVerdict(null); }).catch(() => { /* said where it is asked for */ }); }, 300);
+    later(() => { latest.current().then((reply) => {
+      if (mine !== watching.current) return;
+      setVerdict((old) => {
+        if (!old || old.right !== (reply === true)) return null;
+        if (reply === true) return old;
+        const text = () => t('learn.wrong') + reply();
+        return text() === old.text() ? old : { right: false, text };
+      });
+    }).catch(() => { /* said where it is asked for */ }); }, 300);
   };
   const { key, view: View } = lesson.steps[step];
   const index = lessons.indexOf(lesson);

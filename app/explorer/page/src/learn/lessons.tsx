@@ -221,7 +221,7 @@ const Masks1: FunctionComponent<StepProps> = (p) => {
     return seen && mode === 'before' && now[2] === 0 && near(now[0] + now[1], 1, 1e-6) ? true : () => t('l.masks.1.hint');
   }} figure={<>
     <Segmented label={t('bench.mask')} value={mode} onChange={setMode} options={[{ value: 'none', label: t('masks.none') }, { value: 'before', label: t('masks.before') }, { value: 'after', label: t('masks.after') }]} />
-    <div class="flow"><MiniMatrix mini={mini} id="scores" choose /><MiniMatrix mini={mini} id="weights" choose more={mode === 'after' && mini.r ? { rows: mini.r.heads[0].weights.map((row, i) => row.map((w, j) => j <= i ? w : 0)) } : {}} /></div>
+    <div class="flow"><MiniMatrix mini={mini} id="scores" choose /><MiniMatrix mini={mini} id="weights" choose more={mode === 'after' && mini.r ? { by: t('masks.after'), rows: mini.r.heads[0].weights.map((row, i) => row.map((w, j) => j <= i ? w : 0)) } : {}} /></div>
     <div class="stack-bar" role="img" aria-label={`${t('masks.sum')}: ${show(sum)}`}>{shown.map((w, j) => <i style={{ flexGrow: w, display: w ? undefined : 'none' }}><b class="hue-k">{'ABC'[j]}</b> {show(w)}</i>)}{sum < 0.9995 && <i class="gap" style={{ flexGrow: 1 - sum }}>{show(1 - sum)}</i>}</div>
     <p class={`big-number ${near(sum, 1, 1e-5) ? '' : 'bad'}`}><span>{t('masks.sum')}</span> <b>{show(sum)}</b></p>
   </>} />;
@@ -358,18 +358,25 @@ function Compass({ q, k }: { q: number[]; k: number[] }) {
     <line x1="90" y1="90" x2={b.x} y2={b.y} class="hand-k" /><circle cx={b.x} cy={b.y} r="5" class="tip-k" /><line x1="90" y1="90" x2={a.x} y2={a.y} class="hand-q" /><circle cx={a.x} cy={a.y} r="5" class="tip-q" /></svg>;
 }
 
+const tileSide = 64, mixWidth = 64; // scores a tile is wide and high; numbers of a head's output
 const Cost: FunctionComponent<StepProps> = (p) => {
   const [power, setPower] = useState(10);
   const n = 2 ** power, scores = n * n;
-  const [tile, setTile] = useState(0);
+  // How far the kernel has come, in thousandths of its tiles: there are one to four million.
+  const [progress, setProgress] = useState(300);
+  const across = n / tileSide, tiles = across * across, at = Math.min(tiles - 1, Math.floor(progress / 1000 * tiles));
+  const row = Math.floor(at / across), column = at % across, cell = 200 / across, seen = Math.max(cell, 2);
   return <Split p={p} check={async () => scores * 2 === 2 * 1024 ** 3 ? true : () => t('l.cost.1.hint', count(n), bytes(scores * 2))} figure={<>
     <div class="figure-tools dials"><label><span>{t('cost.tokens')} <b>{count(n)}</b></span><input type="range" id="dial-n" min="6" max="17" value={power} aria-valuetext={count(n)} onInput={(event) => setPower(Number(event.currentTarget.value))} /></label></div>
-    <dl class="cost"><div><dt>{t('cost.scores')}</dt><dd>{count(scores)}</dd></div><div><dt>{t('cost.matrix')}</dt><dd class="hue-w">{bytes(scores * 2)}</dd></div><div><dt>{t('cost.rows')}</dt><dd class="hue-v">{bytes(n * 8)}</dd></div></dl>
+    <dl class="cost"><div><dt>{t('cost.scores')}</dt><dd>{count(scores)}</dd></div><div><dt>{t('cost.matrix')}</dt><dd class="hue-w">{bytes(scores * 2)}</dd></div>
+      <div><dt>{t('cost.rows')}</dt><dd class="hue-v">{bytes(n * 8)}</dd></div><div><dt>{t('cost.one', tileSide)}</dt><dd class="hue-v">{bytes(tileSide * tileSide * 4)}</dd></div><div><dt>{t('cost.mix', mixWidth)}</dt><dd class="hue-v">{bytes(n * mixWidth * 4)}</dd></div></dl>
     <svg class="cost-squares" viewBox="0 0 480 240" role="img" aria-label={`${count(n)}² = ${count(scores)}`}>
       {[0, 1, 2, 3].map((i) => { const size = 200 / 2 ** (3 - i); return power - 3 + i >= 0 && <g><rect x="12" y={228 - size} width={size} height={size} class={i === 3 ? 'whole' : 'part'} /><text x={16 + size} y={236 - size}>{count(2 ** (power - 3 + i))}</text></g>; })}
-      <g transform="translate(262 28)">{Array.from({ length: 64 }, (_, i) => <rect x={(i % 8) * 25} y={Math.floor(i / 8) * 25} width="23" height="23" class={`tile ${i === tile ? 'now' : i < tile ? 'past' : ''}`} />)}</g>
+      <g transform="translate(262 28)"><rect width="200" height="200" class="tile" />
+        <rect width="200" height={row * cell} class="tile past" /><rect y={row * cell} width={column * cell} height={cell} class="tile past" />
+        <rect x={Math.min(200 - seen, column * cell)} y={Math.min(200 - seen, row * cell)} width={seen} height={seen} class="tile now" /></g>
     </svg>
-    <div class="figure-tools"><label class="tile-dial"><span>{t('cost.tile', tile + 1, 64)}</span><input type="range" min="0" max="63" value={tile} aria-valuetext={t('cost.tile', tile + 1, 64)} onInput={(event) => setTile(Number(event.currentTarget.value))} /></label></div>
+    <div class="figure-tools"><label class="tile-dial"><span>{t('cost.tile', count(at + 1), count(tiles))}</span><input type="range" min="0" max="1000" value={progress} aria-valuetext={t('cost.tile', count(at + 1), count(tiles))} onInput={(event) => setProgress(Number(event.currentTarget.value))} /></label></div>
   </>} />;
 };
 

@@ -58,7 +58,7 @@ export function MiniMatrix({ mini, id, editable, choose, more = {} }: { mini: Mi
   const columnCount = rows[0]?.length ?? 0;
   const title = titles[id];
   const set = (cell: Cell, value: number) => mini.change({ [id]: (b[id as 'x'] as number[][]).map((row, i) => i === cell.row ? row.map((old, c) => c === cell.column ? value : old) : row) });
-  return <Grid id={id} title={title ? <Tex tex={title} /> : t(id === 'weights' ? 'bench.weights' : id === 'scaled' ? 'bench.scaled' : 'bench.masked')} name={given ? t('bench.name', matrixName(id)) : t(`matrix.${id}` as Key)} rows={rows} tone={tones[id]} typed={given}
+  return <Grid id={id} title={title ? <Tex tex={title} /> : t(id === 'weights' ? 'bench.weights' : id === 'scaled' ? 'bench.scaled' : b.mask.kind === 'none' ? 'bench.unmasked' : 'bench.masked')} name={given ? t('bench.name', matrixName(id)) : t(`matrix.${id}` as Key)} rows={rows} tone={tones[id]} typed={given}
     rowLabels={labels} rowHue={keySide ? 'k' : id === 'x' ? 'x' : 'q'} columnLabels={isScore ? keyNames(b, columnCount) : undefined} size={id === 'weights' ? 1 : undefined}
     by={id === 'scaled' && r ? `× ${show(r.scale, 4)}` : id === 'weights' ? 'softmax' : undefined}
     onEdit={editable && given ? set : undefined} onPaste={editable && given ? (pasted) => { if (pasted.length === rows.length && pasted[0].length === columnCount) mini.change({ [id]: pasted }); } : undefined}

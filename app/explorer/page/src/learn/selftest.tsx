@@ -135,7 +135,7 @@ function Item({ q, n, onRight }: { q: Question; n: number; onRight: () => void }
       <form class="fields" onSubmit={(event) => { event.preventDefault(); void check(); }}>
         {q.fields.map((field, i) => field.token ? null : field.choices
           ? <Segmented label={field.label} value={values[i]} options={field.choices.map((label, place) => ({ value: String(place + 1), label }))} onChange={(value) => put(i, value)} />
-          : <label><span>{field.label}</span><input type="text" inputMode="decimal" value={values[i]} aria-invalid={verdict?.wrong[i] ?? false} onInput={(event) => put(i, event.currentTarget.value)} /></label>)}
+          : <label><span>{field.label}</span><input type="text" inputMode="text" value={values[i]} aria-invalid={verdict?.wrong[i] ?? false} onInput={(event) => put(i, event.currentTarget.value)} /></label>)}
         {tokens.length > 0 && <div class="pick" role="group" aria-label={t('st.f.reads')}>{tokens.map((i) => <button type="button" aria-pressed={values[i] === '1'} onClick={() => put(i, values[i] === '1' ? '0' : '1')}>{q.fields[i].label}</button>)}</div>}
         <button type="submit" class="button small"><span>{t('st.check')}</span></button>
         <Button small label={t('st.solution')} onClick={() => setOpen(!open)} />

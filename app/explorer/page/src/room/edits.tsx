@@ -79,7 +79,7 @@ function PatchBox() {
     const { language, target } = base.value?.input ?? {};
     const input = info.value?.family === 'encoder-decoder'
       ? { source: from.trim(), ...(language ? { language } : {}), ...(a.stack === 'decoder' && target ? { target } : {}) } : { text: from.trim() };
-    change({ edits: [...r.edits, { kind: 'patch', site: `${a.stack}.${a.layer}.output`, row: r.at.query, from: input }] });
+    change({ edits: [...r.edits.filter((e) => e.kind !== 'patch' || e.site !== `${a.stack}.${a.layer}.output` || e.row !== r.at.query), { kind: 'patch', site: `${a.stack}.${a.layer}.output`, row: r.at.query, from: input }] });
   };
   return <details class="patch-box"><summary>{t('room.patch.title')}</summary>
     <p class="faint"><Rich text={t('room.patch.note', a ? `\`${a.stack}.${a.layer}.output\`` : '', r.at.query)} /></p>
