@@ -217,3 +217,91 @@ test('what was done is remembered', async () => {
   await page.waitForSelector('.home-go .faint');
   await page.context().close();
 });
+
+test('a verdict speaks of the figure as it is', async () => {
+  page = await open(browser, server, '#/learn/query/2');
+  await page.waitForSelector('#check');
+  await quiet(page);
+  await page.click('#check');
+  await page.waitForSelector('#verdict.bad:has-text("[1, 2]")');
+  await set(0, 'weight', 0.5);
+  await set(0, 'weight', 0.125);
+  await quiet(page);
+  await page.waitForSelector('#verdict.bad:has-text("0.250")');
+  await set(0, 'weight', 0.25);
+  await quiet(page);
+  await page.waitForSelector('#verdict', { state: 'detached' });
+  await page.click('#check');
+  await page.waitForSelector('#verdict.good');
+  await set(0, 'weight', 0.5);
+  await quiet(page);
+  await page.waitForSelector('#verdict', { state: 'detached' });
+  await page.context().close();
+});
+
+test('a detour is named for what it is', async () => {
+  const detours = {
+    'cross': [async () => { await set(1, 'score', 6); }, /score that you set/],
+    'matrix/2': [async () => { for (const [row, column] of [[0, 0], [0, 1], [1, 0], [1, 1]]) await type('wk', row, column, 0); }, /all scores are 0/],
+    'positions': [async () => { await dial('dial-q', 5); await dial('dial-k', 2); }, /5 and 2 themselves/],
+    'importance': [async () => { for (const row of [0, 1, 2]) for (const column of [0, 1]) await type('v', row, column, 1); }, /all values say the same/],
+  };
+  for (const [lesson, [act, wanted]] of Object.entries(detours)) {
+    page = await open(browser, server, `#/learn/${lesson}`);
+    await page.waitForSelector('#check');
+    await quiet(page);
+    await act();
+    await quiet(page);
+    await page.click('#check');
+    await page.waitForSelector('#verdict.bad');
+    assert.match(await page.textContent('#verdict'), wanted, lesson);
+    await page.context().close();
+  }
+});
+
+test('lesson 13 cuts what stands in the figure, edited scores too', async () => {
+  page = await open(browser, server, '#/learn/importance');
+  await page.waitForSelector('#check');
+  await quiet(page);
+  await set(0, 'score', -20);
+  await quiet(page);
+  const numbers = (kind) => page.$$eval(`.meter.${kind} b`, (all) => all.map((b) => Number(b.textContent.replace(/−/g, '-'))));
+  const weights = await numbers('w'), effects = await numbers('e');
+  const v = [[3, 0], [0, 1], [1, 2]], output = [0, 1].map((c) => weights.reduce((sum, w, j) => sum + w * v[j][c], 0));
+  for (const j of [1, 2]) {
+    const wanted = Math.hypot(...output.map((o, c) => weights[j] / (1 - weights[j]) * (o - v[j][c])));
+    assert.ok(Math.abs(effects[j] - wanted) < 5e-3, `key ${j}: ${effects[j]} against ${wanted}`);
+  }
+  await page.context().close();
+});
+
+test('an edited score stands out among the numbers worked by hand', async () => {
+  page = await open(browser, server, '#/learn/query');
+  await page.waitForSelector('.by-hand');
+  await quiet(page);
+  await set(0, 'score', 2.6);
+  await quiet(page);
+  assert.equal(await page.textContent('.by-hand tbody tr >> nth=1 >> td >> nth=0'), '1.414 2.600');
+  await page.context().close();
+});
+
+test('a count that is one off is wrong', async () => {
+  page = await open(browser, server, '#/learn/self-test');
+  const fields = page.locator('[data-question="8"] input');
+  await fields.first().waitFor();
+  for (const [i, value] of [1048576, 4194305, 4].entries()) await fields.nth(i).fill(String(value));
+  await page.click('[data-question="8"] button[type=submit]');
+  await page.waitForSelector('[data-question="8"] p.bad');
+  assert.deepEqual(await fields.evaluateAll((all) => all.map((field) => field.getAttribute('aria-invalid'))), ['false', 'true', 'false']);
+  await page.context().close();
+});
+
+test('the tile of the cost lesson is drawn to scale', async () => {
+  page = await open(browser, server, '#/learn/cost');
+  await page.waitForSelector('.tile.now');
+  assert.equal(Number(await page.getAttribute('.tile.now', 'width')), 200 / 16);
+  await dial('dial-n', 7);
+  await page.waitForFunction(() => document.querySelector('.tile.now').getAttribute('width') === '100');
+  assert.match(await page.textContent('.tile-dial'), /of 4:/);
+  await page.context().close();
+});

@@ -463,3 +463,129 @@ test('steps can be taken back after a look at a lesson; a field has its own undo
   assert.notDeepEqual(await matrix(page, 'weights'), dragged);
   await page.context().close();
 });
+
+test('each typed number is a step of its own, a run of arrow keys is one', async () => {
+  const page = await open(browser, server, '#/workbench');
+  await settled(page);
+  const cell = '[data-matrix=x] [data-row="0"][data-column="0"]', value = async () => (await matrix(page, 'x'))[0][0];
+  for (const typed of ['3', '4', '6']) { await page.dblclick(cell); await page.keyboard.type(typed); await page.keyboard.press('Enter'); await settled(page); }
+  const seen = [];
+  for (let i = 0; i < 3; ++i) { await page.click('#undo'); await settled(page); seen.push(await value()); }
+  assert.deepEqual(seen, [4, 3, 1]);
+  await page.focus(cell);
+  for (let i = 0; i < 4; ++i) await page.keyboard.press('Alt+ArrowUp');
+  await settled(page);
+  near(await value(), 1.4, 1e-9, 'after four presses');
+  await page.click('#undo');
+  await settled(page);
+  assert.equal(await value(), 1);
+  await page.context().close();
+});
+
+test('the seed that stands in the box is the seed of the numbers', async () => {
+  const page = await open(browser, server, '#/workbench');
+  await settled(page);
+  const box = page.locator('.seed input'), dice = page.locator('.seed button');
+  const draw = async () => { await dice.click(); await settled(page); return JSON.stringify(await matrix(page, 'x')); };
+  await box.fill('3');
+  const three = await draw();
+  await box.fill('3');
+  assert.equal(await draw(), three, 'the same seed, the same numbers');
+  assert.equal(await box.inputValue(), '3');
+  const four = await draw();
+  assert.notEqual(four, three);
+  assert.equal(await box.inputValue(), '4');
+  await box.fill('3');
+  assert.equal(await draw(), three);
+  await box.fill('-1');
+  await box.press('Enter');
+  await page.waitForSelector('.seed .bad');
+  await page.context().close();
+});
+
+test('a pasted table of another width takes the weights along', async () => {
+  const page = await open(browser, server, '#/workbench');
+  await settled(page);
+  await page.click('[data-matrix=x] .menu button');
+  await page.click('[role=menuitem]:has-text("Type or paste")');
+  const area = page.locator('dialog textarea'), said = page.locator('dialog [role=status]');
+  for (const [text, wanted] of [['1,5;2\n3;4,25', /2 × 2/], ['[1, 2; 3, 4]', /2 × 2/], ['1, 2\n3', /Row 1 .*1 numbers, the first has 2/], ['1, 2\n3, x', /Row 1, column 1.*“x” is not a number/], ['a,b,c\n"1","2","3"\n4,5,6\n', /2 × 3/]]) {
+    await area.fill(text);
+    assert.match(await said.textContent(), wanted, text);
+  }
+  await area.fill('1,5; 0; 2\n3; 4,25; 1\n0; 1; 1\n2; 2; 2');
+  await page.click('dialog .primary');
+  await settled(page);
+  assert.deepEqual(await matrix(page, 'x'), [[1.5, 0, 2], [3, 4.25, 1], [0, 1, 1], [2, 2, 2]]);
+  assert.deepEqual([(await matrix(page, 'wq')).length, (await matrix(page, 'wv')).length, (await matrix(page, 'q')).length], [3, 3, 4]);
+  assert.equal(await page.locator('.banner.error').count(), 0);
+  await page.context().close();
+});
+
+test('fields of a row: minus infinity cuts, what float32 cannot hold and weights beyond 1 get a sentence, the mask closes', async () => {
+  const page = await open(browser, server, '#/workbench');
+  await settled(page);
+  const fields = page.locator('.row-tools input'), bad = page.locator('.row-tools .bad');
+  const put = async (field, text) => { await fields.nth(field).fill(text); await fields.nth(field).press('Enter'); await settled(page); };
+  await page.click('.row-column[data-key="0"] .key-label');
+  const before = await row(page, 'weight');
+  await put(0, '1e39');
+  assert.match(await bad.textContent(), /3\.4e38/);
+  assert.deepEqual(await row(page, 'weight'), before);
+  await put(1, '1.5');
+  assert.match(await bad.last().textContent(), /not from 0 to 1/);
+  assert.deepEqual(await row(page, 'weight'), before);
+  await put(0, '-inf');
+  assert.equal((await row(page, 'weight'))[0], 0);
+  await page.keyboard.press('Escape');
+  await page.selectOption('#example', 'abc');
+  await settled(page);
+  await page.selectOption('#mask', 'causal');
+  await settled(page);
+  await page.click('[data-matrix=scores] [data-row="0"][data-column="0"]');
+  await put(1, '0.4');
+  assert.match(await page.textContent('.toast'), /No other key/);
+  assert.equal((await row(page, 'weight'))[0], 1);
+  await page.click('[data-matrix=scores] [data-row="0"][data-column="2"]');
+  assert.deepEqual([await fields.nth(0).isDisabled(), await fields.nth(1).isDisabled()], [true, true]);
+  await page.keyboard.press('x');
+  await settled(page);
+  assert.equal(await page.locator('.row-column.edited[data-key="2"]').count(), 0);
+  await page.context().close();
+});
+
+test('other keys take edits back and say so; a line of numbers can be worked again', async () => {
+  const page = await open(browser, server, '#/workbench');
+  await settled(page);
+  await drag(page, 0, 30);
+  await page.click('[role=radio][data-value=cross]');
+  await page.waitForSelector('.toast:has-text("1 edits")');
+  await page.click('#undo');
+  await settled(page);
+  await page.locator('.seed input').fill('5');
+  await page.locator('.seed button').click();
+  await settled(page);
+  await page.hover('[data-matrix=products] [data-row="2"][data-column="1"]');
+  const text = (await page.textContent('.formula-line')).replace(/−/g, '-'), [, terms, result] = /= (.*) = (.*)$/.exec(text);
+  const worked = terms.split(' + ').reduce((sum, term) => sum + term.split('·').map((factor) => Number(factor.replace(/[()]/g, ''))).reduce((a, b) => a * b), 0);
+  near(worked, Number(result), 2e-3, text);
+  assert.ok(!/\+ -/.test(text), text);
+  await page.context().close();
+});
+
+test('on a phone a second tap types into a cell', async () => {
+  const page = await open(browser, server, '#/workbench', { width: 360, height: 740, touch: true });
+  await settled(page);
+  const cell = page.locator('[data-matrix=x] [data-row="1"][data-column="0"]');
+  await cell.tap();
+  await settled(page);
+  await page.waitForTimeout(700);  // no double tap
+  assert.equal(await page.locator('.cell-input').count(), 0);
+  await cell.tap();
+  await page.waitForSelector('.cell-input');
+  await page.keyboard.type('-0.5');
+  await page.keyboard.press('Enter');
+  await settled(page);
+  assert.equal((await matrix(page, 'x'))[1][0], -0.5);
+  await page.context().close();
+});

@@ -128,8 +128,15 @@ export function BenchScreen() {
     rowLabels={rowLabels} rowHue={rowHue} onHover={peek(id)} lit={lit(id)} {...more} />;
 
   const pointAt = (cell: Cell) => choose({ query: cell.row, key: cell.column });
+  // What the mask hides no edit opens.
+  const shut = ({ row, column }: Cell): boolean => {
+    if (head!.masked[row][column] !== null || isEdited(row, column)) return false;
+    say(t('row.hidden'), 'info', 'number');
+    return true;
+  };
   const onScoreKey = (event: KeyboardEvent, cell: Cell): boolean => {
     choose({ query: cell.row, key: cell.column });
+    if ((event.key === 'x' || event.key === 'l') && shut(cell)) return true;
     if (event.key === 'x') forbid(cell.column);
     else if (event.key === 'l') lock(cell.column, editOf(b.edits, chosenHead, cell.row, cell.column)?.kind === 'lock' ? null : head!.weights[cell.row][cell.column]);
     else if (event.key === 'Delete' || event.key === 'Backspace') resetEdit(cell.column);
@@ -171,7 +178,7 @@ export function BenchScreen() {
               {output('scaled', t('bench.scaled'), (seen) => seen.heads[chosenHead].scaled, 's', queries, 'q', { by: `× ${show(r.scale, 4)}`, columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt })}
               <Arrow />
               {output('scores', t(b.mask.kind === 'none' ? 'bench.unmasked' : 'bench.masked'), (seen) => seen.heads[chosenHead].scores, 's', queries, 'q', { columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt, edited: isEdited, onKey: onScoreKey,
-                onEdit: (cell, value) => { choose({ query: cell.row, key: cell.column }); change({ edits: withEdit(bench.value.edits, { kind: 'set', head: chosenHead, query: cell.row, key: cell.column, value }) }); },
+                onEdit: (cell, value) => { choose({ query: cell.row, key: cell.column }); if (!shut(cell)) change({ edits: withEdit(bench.value.edits, { kind: 'set', head: chosenHead, query: cell.row, key: cell.column, value }) }); },
                 menu: <Menu label={t('bench.matrix.menu', t('score'))} icon="more" items={[{ label: t('bench.mask.toggle', nameOf(queries, query), nameOf(keys, key)), onClick: () => maskCell({ row: query, column: key }) }, { label: t('bench.edits.clear'), disabled: !b.edits.length, onClick: () => change({ edits: [] }) }]} /> })}
               <Arrow />
               {output('weights', t('bench.weights'), (seen) => seen.heads[chosenHead].weights, 'w', queries, 'q', { by: 'softmax', columnLabels: keys, currentRow: query, cursor: { row: query, column: key }, onCursor: pointAt, edited: isEdited, onKey: onScoreKey, size: 1 })}
