@@ -101,6 +101,17 @@ struct Edit {
   bool operator==(const Edit&) const = default;
 };
 
+// Edits that contradict each other; for programs that name them in words of their own.
+class ContradictionError : public Error {
+ public:
+  ContradictionError(std::string what_happened, std::string advice, std::size_t first_edit, std::size_t second_edit)
+      : Error(ErrorKind::argument, "edits", std::move(what_happened), std::move(advice)),
+        first(first_edit),
+        second(second_edit) {}
+
+  std::size_t first, second;  // of the first pair: indices in Edits::list()
+};
+
 // A list of edits with names of their own, in the order in which they are made.
 class Edits {
  public:
@@ -117,7 +128,7 @@ class Edits {
 
   // Error(argument): a place, head or layer the model does not have, with those it has and the nearest name; edits that
   // contradict each other, named in pairs: two that fix the same value differently (zero and patch, set and forbid, lock
-  // and evict), or one that changes what another removes or replaces anyway.
+  // and evict), or one that changes what another removes or replaces anyway. Of contradictions it is a ContradictionError.
   void check(const Model& model) const;
   // The same against the lengths of the items of a run, in tokens: items, positions and keys that do not exist. An empty
   // list leaves that stack alone.

@@ -20,7 +20,7 @@ bool is_given(const std::optional<std::string>& text, const std::optional<Ids>& 
 
 // The tokens of a text, without what stands at its ends.
 Ids tokens_of(const Tokenizer& tokenizer, const std::optional<std::string>& text, const std::optional<Ids>& ids,
-              const char* name, const SubjectOptions& options) {
+              const char* name) {
   if (text && ids) throw Error(ErrorKind::argument, name, "is given as text and as ids", "give one of them");
   Ids tokens;
   if (ids) {
@@ -36,11 +36,6 @@ Ids tokens_of(const Tokenizer& tokenizer, const std::optional<std::string>& text
       throw SubjectError(Problem::not_text, error.kind(), name, error.what_happened(), error.advice());
     }
   }
-  const auto count = static_cast<std::int64_t>(tokens.size());
-  if (options.most_tokens > 0 && count > options.most_tokens)
-    throw SubjectError(Problem::beyond_limit, ErrorKind::text, name,
-                       join("has ", count, " tokens, and at most ", options.most_tokens, " are read"), "shorten it",
-                       count, options.most_tokens);
   return tokens;
 }
 
@@ -69,12 +64,18 @@ void refuse(bool given, const char* name, const char* wanted) {
     throw Error(ErrorKind::argument, "inspect", join("this model has no use for a ", name), join("give ", wanted));
 }
 
-void check_length(std::size_t rows, const TransformerConfig& config, const char* name) {
-  const auto count = static_cast<std::int64_t>(rows);
+// What the model cannot read is said before what a program would not read of it.
+void check_length(std::size_t rows, std::size_t tokens, const TransformerConfig& config, const char* name,
+                  const SubjectOptions& options) {
+  const auto count = static_cast<std::int64_t>(rows), own = static_cast<std::int64_t>(tokens);
   if (count > config.max_positions)
     throw SubjectError(Problem::too_long, ErrorKind::text, name,
                        join("has ", count, " tokens with its ends, and the model reads at most ", config.max_positions),
                        "shorten it", count, config.max_positions);
+  if (options.most_tokens > 0 && own > options.most_tokens)
+    throw SubjectError(Problem::beyond_limit, ErrorKind::text, name,
+                       join("has ", own, " tokens, and at most ", options.most_tokens, " are read"), "shorten it", own,
+                       options.most_tokens);
 }
 
 // The language a source is to be brought into.
@@ -99,7 +100,7 @@ Subject read_pair(const ModelFolder& folder, SubjectTexts texts, const SubjectOp
   refuse(is_given(texts.text, texts.text_ids), "text", "a source and, if wanted, a target");
   if (!is_given(texts.source, texts.source_ids))
     throw Error(ErrorKind::argument, "source", "is missing", "give the text that the encoder reads");
-  const Ids tokens = tokens_of(source, texts.source, texts.source_ids, "source", options);
+  const Ids tokens = tokens_of(source, texts.source, texts.source_ids, "source");
   texts.language = language_of(folder, texts);
 
   Subject subject;
@@ -109,13 +110,13 @@ Subject read_pair(const ModelFolder& folder, SubjectTexts texts, const SubjectOp
   read.insert(read.end() - (folder.task.source_end ? 1 : 0), tokens.begin(), tokens.end());
   if (read.empty() || (tokens.empty() && !options.empty_source))
     throw SubjectError(Problem::empty, ErrorKind::text, "source", "is empty", "give at least one character");
-  check_length(read.size(), folder.model.config(), "source");
+  check_length(read.size(), tokens.size(), folder.model.config(), "source", options);
   if (options.pieces) subject.source = pieces_of(source, read, texts.source ? *texts.source : std::string());
 
   const std::int32_t begin = first_token(target);
   Ids ids;
   if (is_given(texts.target, texts.target_ids)) {
-    ids = tokens_of(target, texts.target, texts.target_ids, "target", options);
+    ids = tokens_of(target, texts.target, texts.target_ids, "target");
   } else if (options.write_target) {
     ids = write_on(folder, subject, nullptr, options);
     // The last token may stand where the model has no position left to read it. What is written has to pass, given
@@ -125,7 +126,7 @@ Subject read_pair(const ModelFolder& folder, SubjectTexts texts, const SubjectOp
     ids.resize(std::min(ids.size(), static_cast<std::size_t>(most)));
     put_written(target, ids, texts);
   }
-  check_length(ids.size() + 1, folder.model.config(), "target");
+  check_length(ids.size() + 1, ids.size(), folder.model.config(), "target", options);
   if (is_given(texts.target, texts.target_ids)) {
     subject.input.ids.push_back(begin);
     subject.input.ids.insert(subject.input.ids.end(), ids.begin(), ids.end());
@@ -147,7 +148,7 @@ Subject read_single(const ModelFolder& folder, SubjectTexts texts, const Subject
     throw Error(ErrorKind::argument, "language", "this model has no languages", "leave it out");
   if (!is_given(texts.text, texts.text_ids))
     throw Error(ErrorKind::argument, "text", "is missing", "give the text that the model reads");
-  const Ids tokens = tokens_of(tokenizer, texts.text, texts.text_ids, "text", options);
+  const Ids tokens = tokens_of(tokenizer, texts.text, texts.text_ids, "text");
   const SpecialTokens& specials = tokenizer.specials();
 
   Subject subject;
@@ -159,7 +160,7 @@ Subject read_single(const ModelFolder& folder, SubjectTexts texts, const Subject
   if (ids.empty())
     throw SubjectError(Problem::empty, ErrorKind::text, "text", "is empty, but the model goes on from running text",
                        "give at least one character");
-  check_length(ids.size(), config, "text");
+  check_length(ids.size(), tokens.size(), config, "text", options);
   if (decoder) {
     subject.next.assign(ids.begin() + 1, ids.end());
     subject.next.push_back(-1);

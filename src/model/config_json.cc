@@ -1,5 +1,9 @@
+#include <nlohmann/json.hpp>
+#include <optional>
+
 #include "attend/config.h"
 #include "attend/error.h"
+#include "attend/names.h"
 #include "model/json_fields.h"
 
 namespace attend {
@@ -91,6 +95,15 @@ std::vector<Field> fields_of(TransformerConfig& config) {
   };
 }
 
+// The model_type ("" if none) of a config.json as Hugging Face's transformers writes it.
+std::optional<std::string> hugging_face_type(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  const auto type = json.find("model_type"), classes = json.find("architectures");
+  if (type != json.end() && type->is_string()) return shortened(type->get<std::string>(), 60);
+  return classes != json.end() && classes->is_array() ? std::optional<std::string>("") : std::nullopt;
+}
+
 }  // namespace
 
 std::string to_json(const TransformerConfig& config) {
@@ -100,7 +113,18 @@ std::string to_json(const TransformerConfig& config) {
 
 TransformerConfig config_from_json(const std::string& text, const std::string& source) {
   TransformerConfig config;
-  read_fields(text, source, fields_of(config));
+  try {
+    read_fields(text, source, fields_of(config));
+  } catch (const Error& error) {
+    // Its keys are all unknown; a list of ours would help nobody.
+    const auto type = error.kind() == ErrorKind::config ? hugging_face_type(text) : std::nullopt;
+    if (!type) throw;
+    throw Error(ErrorKind::config, source,
+                join("is a Hugging Face config", type->empty() ? "" : join(" (model_type ", *type, ")"),
+                     ", and such folders are not read as they are"),
+                "weights of another program are brought in through a table of their names: import_model of "
+                "attend/checkpoint.h");
+  }
   try {
     config.check();
   } catch (const Error& error) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attend/tokenizer.h"
+#include "explorer/api_error.h"
 #include "explorer/runs.h"
 #include "reference/random_models.h"
 #include "reference/transformer_reference.h"
@@ -358,10 +359,16 @@ TEST(ExplorerEdits, RefusesWhatCannotBeMade) {
   EXPECT_EQ(letters.refused({set, forbid}), "nothing");
   try {
     forbid.erase("off");
-    letters.edits({set, forbid});
-  } catch (const Error& error) {
+    // By their places in the request: between them stand some that no other can contradict.
+    Json off = set;
+    off["off"] = true;
+    letters.edits({set, off, {{"kind", "head"}, {"attention", set["attention"]}, {"head", 0}, {"value", 0.5}}, forbid});
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const RequestError& error) {
     EXPECT_NE(std::string(error.what()).find("edits[0]"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("edits[1]"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("edits[3]"), std::string::npos) << error.what();
+    EXPECT_EQ(error.detail.code, "contradiction");
+    EXPECT_EQ(error.detail.found, "[0,3]");
   }
   Json lock = set;
   lock["kind"] = "lock";

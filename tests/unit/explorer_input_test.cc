@@ -94,7 +94,7 @@ TEST(ExplorerInput, WhatAModelThatNeverEndsWritesIsReadAgain) {
 TEST(ExplorerInput, ATextFarBeyondTheLimitIsNotCutIntoTokens) {
   Limits limits;
   limits.tokens = 16;
-  EXPECT_EQ(refused(translator(), {{"source", std::string(64 * 16, 'a')}}, limits), "limit limit input.source");
+  EXPECT_EQ(refused(translator(), {{"source", std::string(64 * 16, 'a')}}, limits), "text too_long input.source");
   try {
     read(translator(), {{"source", std::string(64 * 16 + 1, 'a')}}, false, limits);
     FAIL();
@@ -146,6 +146,33 @@ TEST(ExplorerInput, WhatIsWrongIsNamedByFieldAndCode) {
     EXPECT_EQ(error.detail.found, std::to_string(tokens + 2)) << "its tag and end count";
     EXPECT_EQ(error.detail.expected, "256");
   }
+  // What the model cannot read is said so, whatever a server would allow of it.
+  const std::string poem_too_long = [] {
+    std::string text;
+    for (std::int64_t i = 0; i < poet().config().max_positions; ++i) text += "月";
+    return text;
+  }();
+  limits.tokens = poet().config().max_positions - 1;
+  EXPECT_EQ(refused(poet(), {{"text", poem_too_long}}, limits), "text too_long input.text");
+}
+
+TEST(ExplorerInput, AnUnknownTokenSaysWhatItStandsFor) {
+  const auto tokens_of = [](const Json& input) {
+    const Subject subject = read(poet(), input, false);
+    JsonWriter out;
+    out.begin_object();
+    write_tokens(out, poet(), subject);
+    out.end_object();
+    return Json::parse(out.take())["text"];
+  };
+  const Json tokens = tokens_of({{"text", "明\xF0\x9F\x99\x82月"}});
+  ASSERT_EQ(tokens.size(), 4u) << "its beginning and three characters";
+  EXPECT_EQ(tokens[2]["kind"], "unknown");
+  EXPECT_EQ(tokens[2]["characters"], "\xF0\x9F\x99\x82");
+  EXPECT_FALSE(tokens[1].contains("characters"));
+  // Ids alone do not tell.
+  const std::int32_t unknown = poet().folder.target->specials().unknown;
+  EXPECT_FALSE(tokens_of({{"text_ids", {unknown}}}).back().contains("characters"));
 }
 
 TEST(ExplorerInput, ExamplesAreWhatTheModelCanRead) {

@@ -105,6 +105,36 @@ TEST_F(ExplorerModels, DamagedOnesSayWhatIsWrongBeforeTheyAreLoaded) {
   EXPECT_TRUE(store.get("a-cut"));
 }
 
+TEST_F(ExplorerModels, AHuggingFaceFolderIsCalledOne) {
+  make_model("whole");
+  make_model("typed");
+  write("typed/config.json", R"({"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 768})");
+  make_model("untyped");
+  write("untyped/config.json", R"({"architectures": ["LlamaForCausalLM"]})");
+  make_model("misspelt");
+  write("misspelt/config.json", R"({"widht": 3})");
+  ModelStore store({folder_}, "whole");
+  const auto error_of = [&](const std::string& name) {
+    try {
+      store.get(name);
+    } catch (...) {
+      return current_error();
+    }
+    return ApiError(200, "", "", "");
+  };
+  for (const auto& [name, type] : {std::pair("typed", "\"gpt2\""), std::pair("untyped", "\"\"")}) {
+    for (const ApiError& error : {*summary(store, name).error, error_of(name), *summary(store, name).error}) {
+      EXPECT_EQ(error.detail.code, "hugging_face") << name;
+      EXPECT_EQ(error.detail.found, type);
+      EXPECT_EQ(error.kind(), "config");
+      EXPECT_NE(error.what_happened().find("is a Hugging Face config"), std::string::npos) << error.what_happened();
+      EXPECT_NE(error.advice().find("import_model"), std::string::npos) << error.advice();
+    }
+  }
+  EXPECT_EQ(error_of("misspelt").detail.code, "");
+  EXPECT_NE(error_of("misspelt").advice().find("width"), std::string::npos);
+}
+
 TEST_F(ExplorerModels, TheFirstWholeOneIsTheDefaultAndOneIsNeeded) {
   write("a/config.json", "{}");
   try {

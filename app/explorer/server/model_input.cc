@@ -107,8 +107,26 @@ void write_input(JsonWriter& out, const SubjectTexts& texts) {
   out.end_object();
 }
 
-void write_tokens(JsonWriter& out, const Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
-  const std::vector<Piece> pieces = pieces_of(tokenizer, ids);
+namespace {
+
+// With the text that the tokens were cut from, where that is known: only it tells what an unknown token stands for.
+std::vector<Piece> pieces_of_text(const Tokenizer& tokenizer, std::span<const std::int32_t> ids,
+                                  const std::optional<std::string>& text) {
+  const bool unknown = std::find(ids.begin(), ids.end(), tokenizer.specials().unknown) != ids.end();
+  if (!text || !unknown) return pieces_of(tokenizer, ids);
+  try {
+    return pieces_of(tokenizer, ids, *text);
+  } catch (const Error&) {
+    // Cut otherwise, so it cannot tell.
+    return pieces_of(tokenizer, ids);
+  }
+}
+
+}  // namespace
+
+void write_tokens(JsonWriter& out, const Tokenizer& tokenizer, std::span<const std::int32_t> ids,
+                  const std::optional<std::string>& text) {
+  const std::vector<Piece> pieces = pieces_of_text(tokenizer, ids, text);
   const std::vector<TokenGroup> words = group(pieces, GroupBy::word);
   out.begin_array();
   for (std::size_t word = 0; word < words.size(); ++word) {
@@ -125,6 +143,7 @@ void write_tokens(JsonWriter& out, const Tokenizer& tokenizer, std::span<const s
                                                          : "text");
       out.field("word", word);
       if (fragment && piece.fragment == 0) out.field("joined", piece.text);
+      if (piece.role == TokenRole::unknown && !piece.bytes.empty()) out.field("characters", piece.bytes);
       out.end_object();
     }
   }
@@ -135,14 +154,14 @@ void write_tokens(JsonWriter& out, const LoadedModel& model, const Subject& subj
   const std::vector<std::int32_t>&source = subject.input.source, &target = subject.input.ids;
   if (model.config().encoder && model.config().decoder) {
     out.key("source");
-    write_tokens(out, *model.folder.source, source);
+    write_tokens(out, *model.folder.source, source, subject.texts.source);
     if (target.empty()) return;
     out.key("target");
-    write_tokens(out, *model.folder.target, target);
+    write_tokens(out, *model.folder.target, target, subject.texts.target);
   } else {
     out.key("text");
-    if (model.config().decoder) write_tokens(out, *model.folder.target, target);
-    else write_tokens(out, *model.folder.source, source);
+    if (model.config().decoder) write_tokens(out, *model.folder.target, target, subject.texts.text);
+    else write_tokens(out, *model.folder.source, source, subject.texts.text);
   }
 }
 

@@ -30,8 +30,9 @@ Subject read_input(const LoadedModel& model, SubjectTexts texts, const Limits& l
 // The `input` of an answer.
 void write_input(JsonWriter& out, const SubjectTexts& texts);
 
-// Tokens of ids as doc/EXPLORER-API.md has them.
-void write_tokens(JsonWriter& out, const Tokenizer& tokenizer, std::span<const std::int32_t> ids);
+// Tokens of ids as doc/EXPLORER-API.md has them; with the text they were cut from, unknown ones say what they stand for.
+void write_tokens(JsonWriter& out, const Tokenizer& tokenizer, std::span<const std::int32_t> ids,
+                  const std::optional<std::string>& text = {});
 // The fields "source" and "target", or "text", of the object that is open.
 void write_tokens(JsonWriter& out, const LoadedModel& model, const Subject& subject);
 

@@ -6,6 +6,7 @@
 
 #include "attend/safetensors.h"
 #include "attend/unicode.h"
+#include "explorer/json_request.h"
 
 namespace attend::explorer {
 namespace fs = std::filesystem;
@@ -62,6 +63,19 @@ void need(const fs::path& folder, const char* name) {
 TransformerConfig config_of(const fs::path& folder) {
   need(folder, config_name);
   return config_from_json(beginning_of(folder / config_name, 1 << 20), (folder / config_name).string());
+}
+
+// The exception being handled, with a code where it is a folder of another program; to be called inside a catch block.
+ApiError error_of(const fs::path& folder) {
+  ApiError error = current_error();
+  if (error.kind() != name_of(ErrorKind::config)) return error;
+  const Json config = Json::parse(beginning_of(folder / config_name, 1 << 20), nullptr, false);
+  if (!config.is_object()) return error;
+  const auto type = config.find("model_type"), classes = config.find("architectures");
+  const bool typed = type != config.end() && type->is_string();
+  if (typed || (classes != config.end() && classes->is_array()))
+    error.detail = detail("hugging_face", typed ? type->get<std::string>().substr(0, 60) : std::string());
+  return error;
 }
 
 // What load_model_folder() refuses of the weights without reading numbers: the header is checked against the length of the
@@ -169,8 +183,9 @@ std::shared_ptr<const LoadedModel> ModelStore::get(const std::string& name) {
   } catch (const std::exception&) {
     // A model that was read before is not what the folder holds.
     entry->model.reset();
-    entry->error = current_error();
-    throw;
+    entry->error = error_of(entry->path);
+    if (entry->error->detail.code.empty()) throw;
+    throw ApiError(*entry->error);
   }
   return entry->model;
 }
@@ -200,7 +215,7 @@ std::vector<ModelStore::Summary> ModelStore::list() {
       summary.family = family_of(entry.model ? entry.model->config() : config_of(entry.path));
       if (!entry.model) check_weights(entry.path);
     } catch (const std::exception&) {
-      if (!summary.error) summary.error = current_error();
+      if (!summary.error) summary.error = error_of(entry.path);
     }
     result.push_back(std::move(summary));
   }

@@ -164,6 +164,7 @@ class EditReader {
       edit.texts.push_back(std::move(text));
     }
     all_.add(edit);
+    all_indices_.push_back(index);
     if (!replaces) {
       result_->scores_.add(std::move(edit));
       result_->score_indices_.push_back(index);
@@ -178,7 +179,13 @@ class EditReader {
   }
 
   std::shared_ptr<const RunEdits> finish() {
-    all_.check(model_.folder.model);
+    try {
+      all_.check(model_.folder.model);
+    } catch (const ContradictionError& error) {
+      const std::vector<std::size_t> pair = {all_indices_[error.first], all_indices_[error.second]};
+      throw RequestError(error.kind(), error.where(), error.what_happened(), error.advice(),
+                         detail("contradiction", pair));
+    }
     // "-" alone: the run without edits.
     if (key_.find_first_not_of("-\n") != std::string::npos) result_->key_ = key_;
     for (RowEdit& row : result_->rows_) {
@@ -277,7 +284,8 @@ class EditReader {
   const Limits& limits_;
   const StopSignal& stop_;
   std::shared_ptr<RunEdits> result_ = std::make_shared<RunEdits>();
-  Edits all_;  // of the engine, for what they say of each other
+  Edits all_;                             // of the engine, for what they say of each other
+  std::vector<std::size_t> all_indices_;  // of each in the request
   std::string key_;
 };
 

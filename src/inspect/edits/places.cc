@@ -380,8 +380,9 @@ void refuse_contradictions(const Model& model, const Edits& edits, const std::ve
                  name_of(other.kind), ") at ", place);
   }
   if (pairs.size() > most_named) text += join("; and ", pairs.size() - most_named, " more pairs");
-  throw Error(ErrorKind::argument, "edits", join("contradict each other: ", text),
-              "remove one of each pair, or narrow it down");
+  const auto [first, second] = pairs.begin()->first;
+  throw ContradictionError(join("contradict each other: ", text), "remove one of each pair, or narrow it down", first,
+                           second);
 }
 
 }  // namespace attend
