@@ -4,7 +4,7 @@ import { cpSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, before } from 'node:test';
-import { browse, open, serve, settled, translator } from './common.mjs';
+import { browse, open, poet, quiet, serve, settled, translator } from './common.mjs';
 import { sentence } from './roomwork.mjs';
 
 let browser;
@@ -32,6 +32,117 @@ test('a text longer than the model, and an empty one', async () => {
   assert.deepEqual(page.problems, []);
   await page.context().close();
   await server.stop();
+});
+
+test('a text that no model of one stack could read is counted like any other', async () => {
+  const server = await serve(poet);
+  for (const [language, words] of [['en-US', /The text is too long: 5001 tokens with its ends, and this model reads at most \d+\. Shorten it\./], ['zh-CN', /文本太长：连首尾标记共 5001 个词元/]]) {
+    const page = await opened(server, '#/model', { language });
+    await read(page, '明'.repeat(5000));
+    await page.waitForSelector('.banner.error');
+    assert.match(await page.textContent('.banner.error'), words);
+    await page.context().close();
+  }
+  await server.stop();
+});
+
+test('what was said of one model ends with the choice of another; trying again is about the one that stands there', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'attend-choice-'));
+  try {
+    for (const name of ['cut-short', 'hf', 'whole']) cpSync(translator, join(folder, name), { recursive: true });
+    truncateSync(join(folder, 'cut-short/model.safetensors'), 100000);
+    writeFileSync(join(folder, 'hf/config.json'), '{"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 768}');
+    const server = await serve(poet, '--models', folder);
+    for (const [language, words] of [['en-US', /is a Hugging Face config \(model type: gpt2\).*import_model/], ['zh-CN', /Hugging Face 的配置（模型类型：gpt2）.*import_model/]]) {
+      const page = await opened(server, '#/model', { language });
+      const messages = () => page.$$eval('.toast.error, .banner.error', (all) => all.map((e) => e.textContent));
+      const pick = async (name) => { await page.selectOption('#model', name); await quiet(page); };
+      const before = await page.inputValue('#model');
+      await pick('cut-short');
+      assert.match((await messages()).join('|'), /^[^|]*safetensors[^|]*$/, 'said once');
+      await pick('hf');
+      assert.match((await messages()).join('|'), words);
+      assert.doesNotMatch((await messages()).join('|'), /safetensors|n_embd|\|/);
+      await page.click('.banner.error button');
+      await quiet(page);
+      assert.equal(await page.inputValue('#model'), 'hf');
+      assert.match((await messages()).join('|'), words, 'the choice that stands there was tried again');
+      // Mended, the very same opens.
+      await pick('whole');
+      await settled(page);
+      assert.deepEqual(await messages(), []);
+      assert.equal(await page.inputValue('#model'), 'whole');
+      await pick('hf');
+      await pick('whole');
+      await settled(page);
+      assert.deepEqual(await messages(), [], 'nor when it is the one that was open');
+      await pick('hf');
+      await page.keyboard.press(']');
+      await settled(page);
+      assert.deepEqual(await messages(), [], 'the next answer of the model that is open ends it');
+      assert.equal(await page.inputValue('#model'), 'whole');
+      await pick(before);
+      await settled(page);
+      await page.context().close();
+    }
+    await server.stop();
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
+test('edits of a file that the engine refuses: one sentence in the words of the page, and no old number as if it were theirs', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'attend-refused-')), server = await serve(translator);
+  try {
+    const at = { attention: 'decoder.3.cross', head: 0, query: 3, key: 1 }, cell = { kind: 'set', ...at, value: 3 };
+    const file = (name, edits) => {
+      const path = join(folder, name), state = { model: 'tatoeba-zh-en', input: { source: sentence, language: 'en', target: 'I like learning Chinese.' }, edits, at };
+      writeFileSync(path, JSON.stringify({ attend: 'experiment', version: 1, state }));
+      return path;
+    };
+    const twice = file('twice.json', [cell, { kind: 'head', attention: 'decoder.0.self', head: 1, value: 0, off: true }, { ...cell, value: 4 }]);
+    const nowhere = file('nowhere.json', [{ ...cell, attention: 'decoder.9.cross' }]);
+    for (const [language, contradiction] of [['en-US', /Edit 1 and Edit 3 contradict each other/], ['zh-CN', /第 1 个改动与第 3 个改动互相矛盾/]]) {
+      const page = await opened(server, '#/model', { language });
+      const load = async (path) => {
+        await page.click('#export');
+        const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.click('[role=menuitem] >> nth=-1')]);
+        await chooser.setFiles(path);
+        await page.waitForSelector('.banner.error');
+        await quiet(page);
+      };
+      const once = async (words) => {
+        const said = await page.$$eval('.banner.error, .toast, .bad', (all) => all.map((e) => e.textContent).filter(Boolean));
+        assert.equal(said.length, 1, said.join(' | '));
+        assert.match(said[0], words);
+        assert.doesNotMatch(said[0], /edits\[/);
+      };
+      await load(twice);
+      await once(contradiction);
+      assert.deepEqual(await page.$$eval('.edits li > small', (all) => all.map((e) => e.textContent)), ['1', '2', '3'], 'so they are numbered');
+      assert.equal(await page.locator('.skeleton').count(), 0, 'nobody asks the engine');
+      assert.equal(await page.locator('[data-row=none]').count(), 1);
+      assert.equal(await page.locator('.outcome.stale [data-outcome=base]').count(), 1);
+      // Without one of them all is well.
+      await page.click('.edits li >> nth=2 >> button >> nth=-1');
+      await settled(page);
+      assert.equal(await page.locator('.banner.error, .toast.error, .outcome.stale, [data-row=none]').count(), 0);
+      // Put back by hand: the row before stays, and says that it is the one before.
+      await page.click('#undo');
+      await page.waitForSelector('.banner.error');
+      await quiet(page);
+      await once(contradiction);
+      assert.equal(await page.locator('.live.stale').count(), 1);
+      assert.equal(await page.locator('.outcome.stale').count(), 1);
+      await load(nowhere);
+      await once(/decoder\.9\.cross/);
+      assert.match(await page.textContent('.edits li label'), /decoder\.9\.cross · \S+ 0 · 3 ← 1/);
+      await page.context().close();
+    }
+  } finally {
+    await server.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
 });
 
 test('models that cannot be read are named with what is wrong, and the others work', async () => {

@@ -1,6 +1,6 @@
 // 4,096 tokens, 144 heads: heap, nodes, the engine's memory and the time of a tile stay small, and tiles are exact.
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
@@ -137,6 +137,83 @@ test('4,096 tokens x 144 heads', async () => {
     assert.ok(percentile(tiles, 0.5) <= 60 * busyness(8), `${tiles}`);
     assert.deepEqual(page.problems, []);
     assert.deepEqual(page.outside, []);
+  } finally {
+    await browser?.close();
+    await own?.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
+// The shipped poet with more positions: rotary ones are not stored.
+test('a map of reduced cells says the weight of one cell, and zooms about the chosen one', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'attend-reduced-'));
+  let own, browser;
+  try {
+    cpSync(poet, join(folder, 'poet'), { recursive: true });
+    const config = JSON.parse(readFileSync(join(folder, 'poet/config.json'), 'utf8'));
+    writeFileSync(join(folder, 'poet/config.json'), JSON.stringify({ ...config, max_positions: 2048 }));
+    own = await serve(join(folder, 'poet'));
+    browser = await browse();
+    const page = await open(browser, own, '#/model');
+    await page.waitForSelector('.live');
+    await quiet(page);
+    const text = '明月几时有把酒问青天不知天上宫阙今夕是何年'.repeat(72).slice(0, 1499);
+    await page.fill('#source-text', text);
+    await page.click('#run');
+    await page.waitForSelector('.minimap', { timeout: 60000 });
+    await quiet(page);
+    assert.match(await page.textContent('.map-zoom'), /2 × 2/);
+    const attention = await page.textContent('.head-name code');
+    const weight = async (query, key) => (await api(own, 'row', { model: 'poet', input: { text }, edits: [], attention, head: 0, query })).weights[key];
+    const shown = () => page.$eval('.map-value b', (b) => ({ cell: b.dataset.cell, value: b.dataset.value, text: b.textContent }));
+    const map = page.locator('.map-frame canvas').first(), zoom = 460 / 1500;
+    const place = async () => { await map.scrollIntoViewIfNeeded(); return map.boundingBox(); };
+    const to = async (query, key) => { const box = await place(); return [box.x + (key + 0.5) * zoom, box.y + (query + 0.5) * zoom]; };
+    for (const act of ['hover', 'click']) {
+      for (const [row, column] of [[1200, 500], [700, 690], [1470, 30]]) {
+        if (act === 'hover') await page.mouse.move(...await to(row, column));
+        else await page.mouse.click(...await to(row, column));
+        await quiet(page);
+        const { cell, value, text: said } = await shown(), [query, key] = cell.split(',').map(Number), wanted = await weight(query, key);
+        assert.ok(Math.abs(query - row) <= 4 && Math.abs(key - column) <= 4, `${act} ${cell} for ${row},${column}`);
+        assert.doesNotMatch(said, /∞|…/, `${act} ${cell}`);
+        assert.notEqual(value, '');
+        assert.ok(Math.abs(Number(value) - wanted) <= 1e-6, `${act} ${cell}: ${value} against ${wanted}`);
+      }
+    }
+    await page.mouse.click(...await to(1200, 500));
+    await page.mouse.move(0, 0);
+    await quiet(page);
+    const spoken = await page.textContent('#map-cell');
+    assert.match(spoken, /\((119[6-9]|120[0-4])\) ← .*\((49[6-9]|50[0-4])\): [0-9.e−]+$/);
+    // The frame of the view on the small map; the chosen cell stays inside of it.
+    const [query, key] = (await shown()).cell.split(',').map(Number);
+    for (const name of ['Zoom in', 'Zoom out']) assert.equal(await page.locator(`.map-zoom [aria-label="${name}"]`).count(), 1);
+    const inside = async () => {
+      const found = [], box = await place();
+      await page.mouse.move(box.x + 2, box.y + 2);
+      await quiet(page);
+      found.push((await shown()).cell);
+      await page.mouse.move(box.x + box.width - 4, box.y + 456);
+      await quiet(page);
+      found.push((await shown()).cell);
+      await page.mouse.move(0, 0);
+      const [[top, left], [bottom, right]] = found.map((cell) => cell.split(',').map(Number));
+      return { top, left, bottom, right };
+    };
+    for (let press = 0; press < 4; ++press) {
+      await page.click('.map-zoom [aria-label="Zoom in"]');
+      await quiet(page);
+      const view = await inside();
+      assert.ok(view.top <= query && query <= view.bottom && view.left <= key && key <= view.right, `${query},${key} in ${JSON.stringify(view)}`);
+    }
+    await page.focus('.map-frame');
+    await page.keyboard.press('+');
+    await quiet(page);
+    const view = await inside();
+    assert.ok(view.top <= query && query <= view.bottom && view.left <= key && key <= view.right, `${query},${key} in ${JSON.stringify(view)}`);
+    assert.deepEqual(page.problems, []);
+    await page.context().close();
   } finally {
     await browser?.close();
     await own?.stop();

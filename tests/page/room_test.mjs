@@ -317,6 +317,92 @@ test('samples depend on their seed alone; the link keeps the method, the seed an
   await Promise.all([page, other].map((p) => p.context().close()));
 });
 
+test('reading a text keeps the edits that mean something in it, says how many it took back, and undo brings them back', async () => {
+  for (const language of ['en-US', 'zh-CN']) {
+    const page = await open(browser, server, '#/model', { language });
+    await enter(page);
+    await choose(page, 'cross', 2, 3);
+    await query(page, 2);
+    await page.click('#cut-head');
+    await settled(page);
+    await raise(page, 1, 2);
+    await page.click('.row-column[data-key="2"] .key-label');
+    await page.keyboard.press('x');
+    await settled(page);
+    const edits = () => page.$$eval('.edits li label', (all) => all.map((e) => e.textContent)), said = () => page.textContent('.toasts');
+    const before = await edits(), numbers = await logits(page, true);
+    assert.equal(before.length, 3);
+    await page.click('#run');
+    await settled(page);
+    assert.deepEqual(await edits(), before, 'of the same text all stay');
+    assert.deepEqual(await logits(page, true), numbers);
+    assert.equal(await said(), '');
+    await page.fill('#source-text', '他喜欢学习英语。');
+    await page.click('#run');
+    await settled(page);
+    assert.match(await said(), language === 'zh-CN' ? /有 2 个改动指向旧文本/ : /^2 edits named places of the old text/);
+    assert.deepEqual(await edits(), before.slice(0, 1), 'the cut head stays');
+    const target = await page.getAttribute('#target-text', 'placeholder');
+    const run = await api(server, 'run', { model: 'tatoeba-zh-en', input: { source: '他喜欢学习英语。', target }, edits: [{ kind: 'head', attention: 'decoder.2.cross', head: 3, value: 0 }], want: ['predictions'], top: 10 });
+    const [at] = (await page.getAttribute('.map-value b', 'data-cell')).split(',').map(Number), top = run.predictions.rows[at].top[0];
+    near((await logits(page, true))[top.id], top.logit, 1e-4, 'and is in force');
+    await page.click('#undo');
+    await settled(page);
+    assert.equal(await page.inputValue('#source-text'), sentence);
+    assert.deepEqual(await edits(), before);
+    assert.deepEqual(await logits(page, true), numbers);
+    await page.click('#redo');
+    await settled(page);
+    assert.deepEqual(await edits(), before.slice(0, 1));
+    // The link holds what is on the page.
+    const other = await open(browser, server, page.url().slice(server.address.length), { language });
+    await other.waitForSelector('.edits li');
+    await settled(other);
+    assert.deepEqual(await other.$$eval('.edits li label', (all) => all.map((e) => e.textContent)), before.slice(0, 1));
+    await Promise.all([page, other].map((p) => p.context().close()));
+  }
+});
+
+test('a character that the model does not know is shown as it stood in the text', async () => {
+  const own = await serve(poet);
+  for (const [language, words] of [['en-US', /🙂 · unknown to this model, which reads <unk>/], ['zh-CN', /🙂 · 本模型不认识，读作 <unk>/]]) {
+    const page = await open(browser, own, '#/model', { language });
+    await page.waitForSelector('.live');
+    await settled(page);
+    assert.equal(await page.locator('[data-unknown]').count(), 0);
+    await page.fill('#source-text', '明月🙂b');
+    await page.click('#run');
+    await settled(page);
+    assert.deepEqual(await page.$$eval('.words .token', (all) => all.map((e) => e.textContent)), ['<s>', '明', '月', '🙂', 'b']);
+    assert.deepEqual(await page.$$eval('.words .token.unknown', (all) => all.map((e) => e.textContent)), ['🙂', 'b']);
+    assert.match(await page.getAttribute('.words [data-token="3"]', 'title'), words);
+    assert.match(await page.getAttribute('.words [data-token="3"]', 'aria-label'), /🙂.*<unk>/);
+    assert.match(await page.textContent('[data-unknown]'), /<unk>/);
+    await page.click('.words [data-token="4"]');
+    await settled(page);
+    await page.click('.row-column[data-key="3"] .key-label');
+    assert.match(await page.textContent('.map-value'), /b \(4\) ← .*🙂 \(3\)/);
+    await page.context().close();
+  }
+  await own.stop();
+});
+
+test('one token is no tokens, and the heads of the measured table are whole', async () => {
+  const page = await open(browser, server, '#/model', { width: 1440 });
+  await enter(page);
+  await page.click('#generate');
+  await page.waitForSelector('.steps button');
+  await settled(page);
+  await page.click('.steps button >> nth=0');
+  assert.match(await page.textContent('.step-detail'), /KV cache: 1 token, /);
+  await page.click('.steps button >> nth=1');
+  assert.match(await page.textContent('.step-detail'), /KV cache: 2 tokens, /);
+  await page.click('#measure');
+  await page.waitForSelector('.matters-table td[data-method=exact]');
+  assert.deepEqual(await page.$$eval('.matters-table thead th', (all) => all.filter((th) => th.scrollWidth > th.clientWidth).map((th) => th.textContent)), []);
+  await page.context().close();
+});
+
 test('the link and the file bring back model, text, selection and edits', async () => {
   const page = await open(browser, server, '#/model');
   await enter(page);

@@ -177,6 +177,7 @@ export interface Token {
   kind: 'text' | 'special' | 'byte' | 'unknown';
   word: number;
   joined?: string;                            // of the first of several bytes: the characters they make
+  characters?: string;                        // of one that the model does not know: what it stands for
 }
 
 export interface Choice {

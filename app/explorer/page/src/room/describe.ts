@@ -2,12 +2,13 @@
 import type { ModelEdit } from '../engine';
 import { show } from '../numbers';
 import { t, type Key } from '../words';
-import { apart, attentionOf, attentionShort, axes, base, headShort, placed } from './state';
+import { apart, attentionOf, attentionShort, axes, base, headName, headShort, placed } from './state';
 
 export function describe(e: ModelEdit): string {
   const a = attentionOf(e.attention ?? '');
   const { queries, keys } = axes(a, base.value);
-  const where = !a ? e.site ?? '' : e.head === -1 ? `${attentionShort(a.name)}.*` : headShort(a.name, e.head ?? 0);
+  // The engine says what is not there; here it keeps the name it was given.
+  const where = !a ? e.site ?? (e.head === undefined ? e.attention ?? '' : headName(e.attention ?? '', e.head)) : e.head === -1 ? `${attentionShort(a.name)}.*` : headShort(a.name, e.head ?? 0);
   const edge = e.query !== undefined && e.key !== undefined
     ? `${e.query < 0 ? '*' : placed(queries, e.query)} ← ${e.key < 0 ? '*' : placed(keys, e.key)}` : '';
   const value = e.value === undefined ? '' : show(e.value);

@@ -5,6 +5,7 @@ import type { ModelEdit } from '../engine';
 import { Button, Menu, Rich } from '../ui';
 import { t } from '../words';
 import { describe } from './describe';
+import { editName } from './said';
 import { axes, base, change, edited, editedFor, headName, headShort, info, placed, room, site } from './state';
 
 const otherText = signal(''); // of a patch; stays while another text is read
@@ -47,7 +48,7 @@ export function Edits() {
       if (!e.off) ++force;
       const text = describe(e), name = e.name ?? text;
       const head = e.attention && (e.head ?? -1) >= 0 ? headName(e.attention, e.head!) : e.attention ?? '';
-      return <li class={e.off ? 'off' : ''}><label>
+      return <li class={e.off ? 'off' : ''}><small class="faint" title={editName(i)}>{i + 1}</small><label>
         <input type="checkbox" checked={!e.off} aria-label={name} onChange={() => change({ edits: replaced(r.edits, i, { off: !e.off || undefined }) })} />
         {naming === i ? null : <span title={[e.name ? text : '', head].filter(Boolean).join(' · ')}>{name}</span>}</label>
         {naming === i && <NameField edit={e} placeholder={text}

@@ -3,9 +3,10 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { GenerateMethod, GenerateResult, GenerateStep, Token } from '../engine';
 import { bytes, exact, show } from '../numbers';
-import { complain, engine, returned, textScale } from '../shared';
+import { engine, returned, textScale } from '../shared';
 import { Button, NumberField, Segmented, Stepper } from '../ui';
 import { t } from '../words';
+import { complain } from './said';
 import { base, directionOf, inForce, info, label, room, site, writing, type Writing } from './state';
 
 const put = (next: Partial<Writing>) => { writing.value = { ...writing.value, ...next }; };
@@ -60,7 +61,7 @@ export function Generation() {
         <ol class="steps" aria-label={t('room.generation')}>{made.steps.map((s, i) => <li><button type="button" class={`${i === at ? 'now' : ''} ${i < prefix.length ? 'forced' : ''} ${i > at ? 'later' : ''}`} aria-current={i === at ? 'step' : undefined} data-step={i} title={`${i}: log p ${show(s.log_probability)}`} onClick={() => put({ at: i })}>
           <b dir="auto">{label(s)}</b><i style={{ '--h': (s.cache.bytes / most).toFixed(3) }} /></button></li>)}</ol>
         <Button icon="right" id="step-on" label={t('learn.next')} disabled={at >= made.steps.length - 1} onClick={() => put({ at: at + 1 })} /></div>
-      {step && <div class="step-detail"><p><b>{t('room.cache', step.cache.tokens, bytes(step.cache.bytes))}</b>{made.cross_cache_bytes > 0 && <span class="faint"> · {t('room.cache.cross', bytes(made.cross_cache_bytes))}</span>}</p>
+      {step && <div class="step-detail"><p><b>{step.cache.tokens === 1 ? t('room.cache.one', bytes(step.cache.bytes)) : t('room.cache', step.cache.tokens, bytes(step.cache.bytes))}</b>{made.cross_cache_bytes > 0 && <span class="faint"> · {t('room.cache.cross', bytes(made.cross_cache_bytes))}</span>}</p>
         {cached && <Cached entries={cached} step={step} tokens={a!.part === 'cross' ? source : prompt} />}
         {kind !== 'beam' && <div class="branches"><span class="faint">{t('room.branch')}</span>{step.top.slice(0, 5).map((c) => <button type="button" class={`button small ${c.id === step.id ? 'picked' : ''}`} disabled={c.id === step.id} onClick={() => branch(c.id)}><bdi>{label(c)}</bdi> <small>{show(c.probability)}</small></button>)}</div>}</div>}
       <p class="generated" dir={written}><bdi>{made.text}</bdi>{!made.ended && ' …'}</p>

@@ -4,11 +4,12 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { paletteOf, ramp, weightColour, weightPicture, weightStyle, type Palette } from '../colours';
 import { hatching } from '../grid';
 import { exact, show } from '../numbers';
-import { dark, explain, say, textScale } from '../shared';
+import { later } from '../pending';
+import { dark, textScale } from '../shared';
 import type { Tile, Token } from '../engine';
-import { Button } from '../ui';
 import { t } from '../words';
-import { axes, base, cellEdit, choose, inForce, label, masks, placed, reachOf, room, site, tile } from './state';
+import { complain } from './said';
+import { axes, base, cellEdit, choose, holds, inForce, label, masks, placed, reachOf, room, row, rowFor, site, tile } from './state';
 import { useTile } from './tile';
 
 const span = 256; // cells a tile, at its own level
@@ -31,6 +32,24 @@ function pictureOf(tile: Tile, palette: Palette): HTMLCanvasElement {
   return canvas;
 }
 
+// The weight of one cell, as exact as the engine has it, however the map is drawn; null until it is there. What a pointer runs
+// over is asked for where it rests.
+const pause = 60; // milliseconds
+function useWeight(query: number, key: number, drawn: number | null, chosen: boolean): number | null {
+  const r = room.value, { attention, head } = r.at, w = row.value, of = rowFor.value;
+  const [at, setAt] = useState({ query, key });
+  useEffect(() => {
+    if (chosen) { setAt({ query, key }); return; }
+    return later(() => setAt({ query, key }), pause);
+  }, [query, key, chosen]);
+  const here = w && of && holds(of) && w.attention === attention && w.head === head && w.query === query ? w.weights[key] : drawn;
+  const one = useTile(r, here === null && of && at.query === query && at.key === key ? attention : null, [head], [at.query, at.query + 1], [at.key, at.key + 1], 1);
+  return here ?? one?.data[0] ?? null;
+}
+
+const Zoom = ({ sign, name, onClick }: { sign: string; name: string; onClick: () => void }) =>
+  <button type="button" class="button small" aria-label={name} title={name} onClick={onClick}>{sign}</button>;
+
 export function MatrixMap() {
   const r = room.value, a = site.value;
   const { queries, keys } = axes(a, base.value);
@@ -46,7 +65,7 @@ export function MatrixMap() {
   const tall = Math.min(height, Math.ceil(rows * fit));
   const [view, setView] = useState<View>({ zoom: fit, x: 0, y: 0 });
   const [loaded, setLoaded] = useState(0);
-  const [under, setUnder] = useState<{ query: number; key: number; value: number | null } | null>(null);
+  const [under, setUnder] = useState<{ query: number; key: number } | null>(null);
   const grab = useRef<{ x: number; y: number; view: View; moved: boolean } | null>(null);
   useEffect(() => {
     const observer = new ResizeObserver(() => { if (host.current) setWidth(Math.max(200, Math.floor(host.current.clientWidth))); });
@@ -69,10 +88,11 @@ export function MatrixMap() {
   const cellsOf = (level: number, tr: number, tc: number): Tile | null => {
     const step = span * level;
     const got = tile(r, r.at.attention, [r.at.head], 'weights', [tr * step, Math.min(rows, (tr + 1) * step)], [tc * step, Math.min(columns, (tc + 1) * step)], level);
-    if (got instanceof Promise) { got.then(() => setLoaded((n) => n + 1)).catch((error) => say(explain(error), 'error')); return null; }
+    if (got instanceof Promise) { got.then(() => setLoaded((n) => n + 1)).catch(complain); return null; }
     return got;
   };
-  const valueAt = (query: number, key: number): number | null => {
+  // Of what is drawn cell by cell the numbers are here already.
+  const drawn = (query: number, key: number): number | null => {
     if (reduce !== 1) return null;
     const got = cellsOf(1, Math.floor(query / span), Math.floor(key / span));
     return got ? got.data[(query % span) * got.columns + key % span] : null;
@@ -201,14 +221,19 @@ export function MatrixMap() {
     const query = Math.floor(view.y + (event.clientY - box.top - top) / view.zoom), key = Math.floor(view.x + (event.clientX - box.left - left) / view.zoom);
     return query >= 0 && query < rows && key >= 0 && key < columns ? { query, key } : null;
   };
-  const zoomAt = (factor: number, px = width / 2, py = height / 2) => setView((v) => { const zoom = clamp({ ...v, zoom: v.zoom * factor }).zoom; return clamp({ zoom, x: v.x + px / v.zoom - px / zoom, y: v.y + py / v.zoom - py / zoom }); });
+  // Keys and buttons keep the chosen cell where it is as long as it is in view, the wheel what is under the pointer.
+  const zoomAt = (factor: number, pointer?: { x: number; y: number }) => setView((v) => {
+    const zoom = clamp({ ...v, zoom: v.zoom * factor }).zoom, x = (r.at.key + 0.5 - v.x) * v.zoom, y = (r.at.query + 0.5 - v.y) * v.zoom;
+    const { x: px, y: py } = pointer ?? (x >= 0 && x <= width && y >= 0 && y <= height ? { x, y } : { x: width / 2, y: height / 2 });
+    return clamp({ zoom, x: v.x + px / v.zoom - px / zoom, y: v.y + py / v.zoom - py / zoom });
+  });
   useEffect(() => {
     // A listener of our own, because the page must not scroll while the map zooms.
     const wheel = (event: WheelEvent) => {
       if (!large && !event.ctrlKey) return;
       event.preventDefault();
       const box = canvas.current!.getBoundingClientRect();
-      zoomAt(event.deltaY < 0 ? 1.25 : 0.8, event.clientX - box.left - left, event.clientY - box.top - top);
+      zoomAt(event.deltaY < 0 ? 1.25 : 0.8, { x: event.clientX - box.left - left, y: event.clientY - box.top - top });
     };
     const target = canvas.current!;
     target.addEventListener('wheel', wheel, { passive: false });
@@ -225,8 +250,9 @@ export function MatrixMap() {
     event.preventDefault();
     event.stopPropagation();
   };
-  const value = valueAt(r.at.query, r.at.key);
-  const shown = under ?? { ...r.at, value };
+  const shown = under ?? r.at, value = useWeight(shown.query, shown.key, drawn(shown.query, shown.key), shown === r.at);
+  const chosen = useWeight(r.at.query, r.at.key, drawn(r.at.query, r.at.key), true);
+  const said = (query: number, key: number, weight: number | null) => masked(query, key) ? t('masked') : weight === null ? '…' : show(weight);
   return <div class="matrix-map" ref={host}>
     <div class="map-frame" role="grid" tabIndex={0} aria-label={t('room.matrix', rows, columns)} aria-rowcount={rows} aria-colcount={columns} aria-activedescendant="map-cell" onKeyDown={keysDown}>
       <canvas ref={canvas} style={{ width: `${whole}px`, height: `${tall + top}px` }} aria-hidden="true" class={large ? 'pannable' : ''}
@@ -235,15 +261,15 @@ export function MatrixMap() {
           const g = grab.current;
           if (g && large && Math.hypot(event.clientX - g.x, event.clientY - g.y) > 3) { g.moved = true; setView(clamp({ ...g.view, x: g.view.x - (event.clientX - g.x) / g.view.zoom, y: g.view.y - (event.clientY - g.y) / g.view.zoom })); return; }
           const found = find(event);
-          setUnder(found && { ...found, value: valueAt(found.query, found.key) });
+          setUnder(found);
         }}
         onPointerUp={(event) => { const g = grab.current; grab.current = null; const found = find(event); if (!g?.moved && found) choose(found); }}
         onPointerLeave={() => { setUnder(null); grab.current = null; }} />
-      <div role="row" class="sr" aria-rowindex={r.at.query + 1}><div role="gridcell" id="map-cell" aria-selected={true} aria-colindex={r.at.key + 1}>{`${placed(queries, r.at.query)} ← ${placed(keys, r.at.key)}: ${masked(r.at.query, r.at.key) ? t('masked') : show(value)}`}</div></div>
+      <div role="row" class="sr" aria-rowindex={r.at.query + 1}><div role="gridcell" id="map-cell" aria-selected={true} aria-colindex={r.at.key + 1}>{`${placed(queries, r.at.query)} ← ${placed(keys, r.at.key)}: ${said(r.at.query, r.at.key, chosen)}`}</div></div>
       {large && <canvas ref={mini} class="minimap" width={miniSize} height={miniSize} aria-hidden="true" onPointerDown={(event) => { const box = mini.current!.getBoundingClientRect(); setView(clamp({ ...view, x: (event.clientX - box.left) * cells - width / view.zoom / 2, y: (event.clientY - box.top) * cells - height / view.zoom / 2 })); }} />}
     </div>
-    <p class="map-value"><span class="hue-q">{placed(queries, shown.query)}</span> ← <span class="hue-k">{placed(keys, shown.key)}</span> <b title={exact(shown.value)} data-cell={`${shown.query},${shown.key}`} data-value={shown.value ?? ''}>{masked(shown.query, shown.key) ? t('masked') : show(shown.value)}</b>{cellEdit(r.edits, r.at, shown.query, shown.key) && <span class="hue-e">{t('edited')}</span>}
-      {large && <span class="map-zoom"><Button small label="−" onClick={() => zoomAt(1 / 2)} /><Button small label="+" onClick={() => zoomAt(2)} /><span class="faint">{reduce > 1 ? t('room.reduced', reduce) : t('room.exact')}</span></span>}</p>
+    <p class="map-value"><span class="hue-q">{placed(queries, shown.query)}</span> ← <span class="hue-k">{placed(keys, shown.key)}</span> <b title={value === null ? undefined : exact(value)} data-cell={`${shown.query},${shown.key}`} data-value={value ?? ''}>{said(shown.query, shown.key, value)}</b>{cellEdit(r.edits, r.at, shown.query, shown.key) && <span class="hue-e">{t('edited')}</span>}
+      {large && <span class="map-zoom"><Zoom sign="−" name={t('room.zoom.out')} onClick={() => zoomAt(1 / 2)} /><Zoom sign="+" name={t('room.zoom.in')} onClick={() => zoomAt(2)} /><span class="faint">{reduce > 1 ? t('room.reduced', reduce) : t('room.exact')}</span></span>}</p>
     <p class="legend" aria-hidden="true"><span>0</span><i class="ramp" /><span>1</span> <span>√</span>{a && (a.causal || reachOf(a).behind < rows) && <><i class="hatch" /> {t('masked')}</>}</p>
   </div>;
 }

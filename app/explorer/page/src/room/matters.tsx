@@ -3,10 +3,11 @@ import { signal } from '@preact/signals';
 import { useEffect, useState } from 'preact/hooks';
 import type { ImportanceEdge, ImportanceResult } from '../engine';
 import { exact, show } from '../numbers';
-import { complain, engine, returned } from '../shared';
+import { engine, returned } from '../shared';
 import { Button, Segmented, Select } from '../ui';
 import { t } from '../words';
 import { outcomeRow } from './outcome';
+import { complain } from './said';
 import { apart, axes, base, choose, inForce, label, lens, placed, request, room, site, type Method } from './state';
 
 // Stays while another text is read.

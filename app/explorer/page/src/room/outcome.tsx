@@ -3,10 +3,11 @@ import { useEffect, useState } from 'preact/hooks';
 import type { GenerateResult } from '../engine';
 import { exact, show } from '../numbers';
 import { later } from '../pending';
-import { complain, engine, returned } from '../shared';
+import { engine, returned } from '../shared';
 import { Select } from '../ui';
 import { t } from '../words';
-import { apart, base, change, edited, inForce, info, label, room, site } from './state';
+import { complain } from './said';
+import { apart, base, change, edited, inForce, info, label, refused, room, site } from './state';
 
 export function outcomeRow(): number {
   const r = room.value, a = site.value, rows = base.value?.predictions?.rows.length ?? 0;
@@ -31,7 +32,7 @@ export function Outcome() {
   const logit = (value: number) => `${t('room.logit')} ${exact(value)}`;
   // The sentence stands around the token as its language wants it.
   const [ahead, behind] = t('room.after').split('{0}');
-  return <section class="card outcome" aria-label={t('room.outcome')}>
+  return <section class={`card outcome ${refused.value ? 'stale' : ''}`} aria-label={t('room.outcome')}>
     <header><h2>{t('room.outcome')}</h2></header>
     <p class="outcome-after">{ahead}<b class="hue-q">{label(target[at])}</b>{behind}{' '}
       <Select label={t('room.outcome.row')} hideLabel value={r.outcome === null ? '' : String(r.outcome)} options={rows}
@@ -45,6 +46,7 @@ export function Outcome() {
           {after && <span class="hue-e" data-edited-logit={y?.logit} title={y ? logit(y.logit) : ''}>{y ? show(y.probability) : '<'}</span>}</span></li>;
     })}</ul>
     <p class="legend"><i class="swatch before" />{t('room.base')}{after && <><i class="swatch after" />{t('room.edited')}</>}</p>
+    {refused.value && <p class="note" data-outcome="base">{t('room.outcome.base')}</p>}
     <Written />
   </section>;
 }

@@ -5,9 +5,10 @@ import { paletteOf, ramp, weightPicture, type Palette } from '../colours';
 import type { Input, ModelInfo, Tile, Token } from '../engine';
 import { interpolateRgb } from '../interpolate';
 import { exact, show } from '../numbers';
-import { dark, engine, explain, returned } from '../shared';
+import { dark, engine, returned } from '../shared';
 import { Button, Select } from '../ui';
 import { t } from '../words';
+import { explain } from './said';
 import {
   attentionOf, axes, base, choose, compare, entries, headName, headShort, info, inForce, label, pinned, placed, room, site, tabOf, tile, togglePin, type Room, type Tab,
 } from './state';

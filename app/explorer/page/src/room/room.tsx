@@ -3,7 +3,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { EngineError, type Input } from '../engine';
 import { route, writeState } from '../link';
 import { later } from '../pending';
-import { copy, download, explain, hush, pngOf, returned, say } from '../shared';
+import { copy, download, hush, pngOf, returned, say } from '../shared';
 import { Button, Menu, Segmented, Select } from '../ui';
 import { t, type Key } from '../words';
 import { Edits } from './edits';
@@ -13,8 +13,9 @@ import { Matters } from './matters';
 import { MatrixMap } from './matrix';
 import { Outcome } from './outcome';
 import { Pins } from './pins';
+import { explain } from './said';
 import {
-  again, ask, attentionOf, base, begin, busy, change, choose, compare, entries, failure, future, info, lastTook, linkState, openModel, parseRoom, past, pinned, redo, room, site, tabOf, undo, writing, type Tab,
+  again, attentionOf, base, begin, busy, choose, chooseModel, chosenModel, compare, entries, failure, future, info, lastTook, linkState, parseRoom, past, pinned, readText, redo, room, site, tabOf, undo, writing, type Tab,
 } from './state';
 import { HeadTools, Lines, RoomRow, TextView } from './views';
 import { HeadSide } from './wall';
@@ -125,11 +126,9 @@ function Bar() {
     if (!text.trim()) { say(t('err.empty_text', t(seq ? 'err.in.source' : 'err.in.text')), 'error', 'number'); field.current?.focus(); return; }
     hush('number');
     const input: Input = seq ? { source: text.trim(), ...(language ? { language } : {}), ...(target.trim() ? { target: target.trim() } : {}) } : { text };
-    // Asking again for what stands there is no step to be undone.
-    if (JSON.stringify(input) === JSON.stringify(r.input) && !r.edits.length && r.outcome === null) void ask(r, 'all');
-    else change({ input, edits: [], outcome: null });
+    readText(input);
   };
-  const pick = (i: string) => { const example = model?.examples[Number(i)]; if (example) change({ input: example, edits: [], outcome: null }); };
+  const pick = (i: string) => { const example = model?.examples[Number(i)]; if (example) readText(example); };
   const openFile = () => {
     const picker = document.createElement('input');
     picker.type = 'file';
@@ -154,7 +153,7 @@ function Bar() {
   const shut = !model || busy.value === 'room.loading';
   const ready = !!base.value && !!attentionOf(r.at.attention);
   return <form class="room-bar" onSubmit={(event) => { event.preventDefault(); go(); }}>
-    <Select id="model" label={t('nav.model')} hideLabel value={r.model} options={entries.value.map((e) => ({ value: e.name, label: e.error ? `${e.name} ⚠` : e.name }))} onChange={(name) => { const entry = entries.value.find((e) => e.name === name); if (entry?.error) say(explain(new EngineError(entry.error, 400)), 'error'); else void openModel(name, null); }} />
+    <Select id="model" label={t('nav.model')} hideLabel value={chosenModel.value ?? r.model} options={entries.value.map((e) => ({ value: e.name, label: e.error ? `${e.name} ⚠` : e.name }))} onChange={chooseModel} />
     <div class="room-text">
       <textarea id="source-text" dir="auto" ref={field} rows={1} value={text} disabled={shut} spellcheck={false} aria-label={seq ? t('room.source') : t('room.text')} placeholder={seq ? t('room.source.type') : t('room.text.type')} onInput={(event) => { setText(event.currentTarget.value); if (!into.current) setLanguage(''); }}
         onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); go(); } if (event.key === 'Escape') field.current?.blur(); }} />

@@ -4,7 +4,7 @@ import {
   Lane, Newest, type AttentionSite, type Input, type ModelEdit, type ModelEntry, type ModelInfo, type RowResult, type RunResult, type Tile, type Token,
 } from '../engine';
 import { History } from '../history';
-import { engine, say, status } from '../shared';
+import { engine, hush, say, status } from '../shared';
 import { t } from '../words';
 import { readRoom, type ReadRoom, type Unreadable } from './read';
 
@@ -31,6 +31,7 @@ export const row = signal<RowResult | null>(null);
 export const baseRow = signal<RowResult | null>(null);
 export const rowFor = signal<Room | null>(null);          // the state that `row` belongs to
 export const failure = signal<unknown>(null);             // an Error; said in the reader's language where it is drawn
+export const chosenModel = signal<string | null>(null);   // what was chosen and is not open: it is being read, or cannot be
 export const busy = signal<string | null>(null);          // what is being computed, in the key of a sentence
 export const lastTook = signal<number | null>(null);         // ms of the last whole run, to say how long one waits
 export const peekQuery = signal<number | null>(null);     // hovering shows another row without choosing it
@@ -83,10 +84,11 @@ export function axes(a: AttentionSite | undefined, run: RunResult | null): { que
 // Text of another direction in a line of ours is kept apart, so that it does not turn the line around.
 export const apart = (text: string) => /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u.test(text) ? `\u2068${text}\u2069` : text;
 
-// What a token, a choice or a step is called on the page: its text without the mark of a word's beginning.
-export function label(token: { text: string } | undefined): string {
+// What a token, a choice or a step is called on the page: its text without the mark of a word's beginning. One that the model
+// does not know is called by what stood in the text.
+export function label(token: { text: string; characters?: string } | undefined): string {
   if (!token) return '';
-  const text = token.text.replace(/^[ \u2581]+/, '').replace(/\n/g, '⏎');
+  const text = (token.characters ?? token.text).replace(/^[ \u2581]+/, '').replace(/\n/g, '⏎');
   return text === '' ? '␣' : text;
 }
 
@@ -98,7 +100,7 @@ export const directionOf = (text: string): 'ltr' | 'rtl' => {
 export const directionOfTokens = (tokens: Token[]) => directionOf(tokens.map((token) => token.joined ?? (token.kind === 'special' || token.kind === 'byte' ? '' : token.text)).join(''));
 
 // A token with its place, for a line of text: `robots (3)`.
-export const placed = (tokens: Token[], i: number) => `${apart(label(tokens[i]))} (${i})`;
+export const placed = (tokens: Token[], i: number) => tokens[i] ? `${apart(label(tokens[i]))} (${i})` : String(i);
 
 // Sentence of each token: a new one begins after an end mark or a new line.
 export function sentencesOf(tokens: Token[]): number[] {
@@ -181,6 +183,7 @@ export async function ask(r: Room, what: 'all' | 'edits' | 'row'): Promise<void>
       base.value = null;
       row.value = null;
       edited.value = null;
+      editedFor.value = null;
       const begin = performance.now();
       const reply = await reader.ask(r);
       if (!reply || mine !== reading || !sameText(r)) return;
@@ -209,7 +212,12 @@ export let again: () => Promise<void> = () => begin(null);
 function failed(error: unknown, retry = again): void {
   failure.value = error;
   again = retry;
+  // What it says stands above; once is enough.
+  if (error !== null) hush('engine');
+  else chosenModel.value = null;
 }
+// Edits are in force that the engine refused: what stands on the page of them is from before, or of the run without.
+export const refused = computed(() => failure.value !== null && inForce(room.value.edits).length > 0 && editedFor.value !== room.value.edits);
 
 // Keeps the selection inside the text that was just read.
 function settle(run: RunResult): void {
@@ -228,10 +236,12 @@ export async function openModel(name: string, input: Input | null, keep: Partial
   const mine = ++opening;
   busy.value = 'room.loading';
   failure.value = null;
+  chosenModel.value = name;
   try {
     const found = await engine.model(name);
     if (mine !== opening) return;
     drag = null;
+    chosenModel.value = null;
     info.value = found;
     const first = input ?? found.examples[0] ?? (found.family === 'encoder-decoder' ? { source: '' } : { text: '' });
     room.value = { ...start, ...keep, model: name, input: first };
@@ -244,6 +254,15 @@ export async function openModel(name: string, input: Input | null, keep: Partial
     failed(error, () => openModel(name, input, keep));
     busy.value = null;
   }
+}
+
+// What is chosen in the list: whatever was said about another choice is over. The one that is open stays as it is.
+export function chooseModel(name: string): void {
+  hush('engine');
+  if (name !== room.value.model || !base.value) { void openModel(name, null); return; }
+  ++opening;
+  busy.value = null;
+  failed(null);
 }
 
 export async function begin(given: ReadRoom | null): Promise<void> {
@@ -303,6 +322,21 @@ export function choose(at: Partial<Selection>): void {
   if (JSON.stringify(next) === JSON.stringify(r.at)) return;
   room.value = { ...r, at: next };
   if (next.attention !== r.at.attention || next.head !== r.at.head || next.query !== r.at.query) void ask(room.value, 'row');
+}
+
+// Does an edit name a place of the text: a row, a query, a key?
+const namesPlace = (e: ModelEdit) => e.kind === 'patch' || (e.query ?? -1) >= 0 || (e.key ?? -1) >= 0 || 'row' in e || 'rows' in e;
+
+// Reads a text. Edits stay as far as they mean something in it: all where it is the same, else those that name no place.
+export function readText(input: Input): void {
+  const r = room.value;
+  // Asking again for what stands there is no step to be undone.
+  if (sameInput(input, r.input)) { void ask(r, 'all'); return; }
+  // The same with what the model wrote to it.
+  if (base.value && sameInput(input, base.value.input)) { change({ input }); return; }
+  const edits = r.edits.filter((e) => !namesPlace(e)), lost = r.edits.length - edits.length;
+  change({ input, edits, outcome: null });
+  if (lost) say(lost === 1 ? t('room.edits.lost.one') : t('room.edits.lost', lost));
 }
 
 export const undo = (): void => apply(history.back(room.value));

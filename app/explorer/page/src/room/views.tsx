@@ -11,8 +11,8 @@ import { dark, say, textScale } from '../shared';
 import { Button, Icon, Segmented, Select, Tex } from '../ui';
 import { t } from '../words';
 import {
-  apart, axes, base, baseRow, byWords, cellEdit, choose, directionOfTokens, draft, dropCell, headCut, headName, holds, info, inForce, keysShown, label, lens, peekQuery,
-  pinned, placed, putCell, room, row, rowFor, sameText, sentencesOf, site, tile, toggleHead, togglePin,
+  apart, axes, base, baseRow, byWords, cellEdit, choose, directionOfTokens, draft, dropCell, failure, headCut, headName, holds, info, inForce, keysShown, label, lens, peekQuery,
+  pinned, placed, putCell, refused, room, row, rowFor, sameText, sentencesOf, site, tile, toggleHead, togglePin,
 } from './state';
 import { useTile } from './tile';
 
@@ -41,7 +41,7 @@ function shownTokens(tokens: Token[], first: number, end: number, words: boolean
     const token = tokens[i], before = tokens[i - 1], open = out.at(-1);
     if (words && open && token.kind !== 'special' && before.kind !== 'special' && token.word === before.word) {
       open.last = i;
-      if (token.kind !== 'byte' || token.joined) open.text += token.joined ?? token.text;
+      if (token.kind !== 'byte' || token.joined) open.text += token.joined ?? token.characters ?? token.text;
     } else out.push({ first: i, last: i, text: words && token.joined ? token.joined : label(token), kind: token.kind });
   }
   return out;
@@ -79,10 +79,11 @@ function Words({ tokens, hue, chosen, weights, onChoose, onPeek, name, shares, h
       const all = Array.from({ length: last - i + 1 }, (_, n) => i + n);
       const weight = weights ? all.reduce((sum, j) => sum + (weights[j] ?? 0), 0) : null;
       const share = weight === null ? 0 : shares ? Math.min(1, all.reduce((sum, j) => sum + shares(j), 0)) : ramp(weight);
+      const as = tokens[i].characters !== undefined ? t('room.unknown', tokens[i].text) : '';
       const wordStart = i > first && /^[ \u2581]/.test(tokens[i].text), now = chosen >= i && chosen <= last, away = !!hidden?.(i);
       return <>{wordStart ? ' ' : <wbr />}<span role="option" aria-selected={now} tabIndex={now ? 0 : -1} data-token={i} data-last={last > i ? last : undefined} class={`token ${kind} ${now ? `chosen-${hue}` : ''} ${away ? 'away' : ''}`}
-        style={weight !== null ? weightStyle(palette, away ? 0 : share) : undefined} title={`${i}: ${apart(text)}${weight !== null ? ` · ${exact(weight)}` : ''}`}
-        aria-label={weight !== null ? `${text}, ${t('weight')} ${show(weight)}` : text} data-weight={weight ?? undefined} data-share={shares && weight !== null ? share.toFixed(3) : undefined}
+        style={weight !== null ? weightStyle(palette, away ? 0 : share) : undefined} title={`${i}: ${apart(text)}${as && ` · ${as}`}${weight !== null ? ` · ${exact(weight)}` : ''}`}
+        aria-label={[text, as, weight !== null && `${t('weight')} ${show(weight)}`].filter(Boolean).join(', ')} data-weight={weight ?? undefined} data-share={shares && weight !== null ? share.toFixed(3) : undefined}
         onClick={() => onChoose(i)} onPointerEnter={() => onPeek?.(i)} dir="auto">{text}</span></>;
     })}</div>
     {further(after, 'room.window.after', first + windowSize / 2)}
@@ -110,6 +111,7 @@ export function TextView() {
   const shares = look ? (j: number) => Math.abs(look.values.get(j) ?? 0) / most : null;
   const hidden = useHidden(query);
   const sum = weights && hidden ? weights.reduce((total, w, j) => hidden(j) ? total : total + w, 0) : null;
+  const unknown = [...keys, ...queries].find((token) => token.characters !== undefined);
   const sentences = Math.max(1, (sentencesOf(keys).at(-1) ?? 0) + 1);
   return <div class="text-view">
     <div class="text-tools"><Segmented label={t('room.group')} id="group" value={byWords.value ? 'words' : 'tokens'} onChange={(value) => { byWords.value = value === 'words'; }} options={[{ value: 'tokens', label: t('room.group.tokens') }, { value: 'words', label: t('room.group.words') }]} />
@@ -121,6 +123,7 @@ export function TextView() {
       <p class="line-name hue-q">{t('room.target')}</p><Words name={t('room.queries')} tokens={queries} hue="q" chosen={query} weights={null} onChoose={(q) => choose({ query: q })} onPeek={peek} />
     </> : <><p class="line-name hue-q">{a.stack === 'encoder' && info.value?.family === 'encoder-decoder' ? t('room.source') : info.value?.family === 'encoder-decoder' ? t('room.target') : t('room.text')}</p>
       <Words name={t('room.queries')} tokens={queries} hue="q" chosen={query} weights={weights} shares={shares} hidden={hidden} onChoose={(q) => choose({ query: q })} onPeek={peek} /></>}
+    {unknown && <p class="note" data-unknown>{t('room.unknown.note', unknown.text)}</p>}
   </div>;
 }
 
@@ -188,7 +191,9 @@ export function RoomRow() {
   const of = rowFor.value;
   const current = !!w && !!of && holds(of) && of.at.attention === r.at.attention && of.at.head === r.at.head && of.at.query === r.at.query;
   const preview = standsIn(standIn, r.edits, current ? of.edits : undefined) ? standIn : null;
-  if (!w || !before || !a || !of || !sameText(of) || w.attention !== r.at.attention || w.head !== r.at.head || w.query !== r.at.query) return <div class="skeleton" role="status">{t('engine.asking')}…</div>;
+  if (!w || !before || !a || !of || !sameText(of) || w.attention !== r.at.attention || w.head !== r.at.head || w.query !== r.at.query) {
+    return failure.value !== null ? <p class="faint" data-row="none">{t('room.row.none')}</p> : <div class="skeleton" role="status">{t('engine.asking')}…</div>;
+  }
   const { queries, keys } = axes(a, base.value);
   const { attention, head, query } = r.at;
   // Long rows show their largest weights, in the order of the text; the sums are of the whole row.
@@ -235,7 +240,7 @@ export function RoomRow() {
     <RowPanel query={label(queries[query])} keys={all.map((j) => label(keys[j]))} scaled={all.map((j) => before.scores[j])} scores={all.map((j) => scores[j])} weights={all.map((j) => weights[j])} values={values}
       output={preview?.output ?? w.output} base={hasEdits ? { weights: all.map((j) => before.weights[j]), output: before.output } : null}
       states={all.map((j) => { const edit = cellEdit(r.edits, r.at, query, j); return { edited: !!edit, locked: edit?.kind === 'lock', forbidden: edit?.kind === 'forbid' }; })}
-      chosen={Math.max(0, all.indexOf(r.at.key))} live={preview ? 'preview' : current ? 'engine' : 'asking'} took={w.took} entropy={preview ? null : w.entropy} sum={weights.reduce((total, weight) => total + weight, 0)}
+      chosen={Math.max(0, all.indexOf(r.at.key))} live={current && !preview ? 'engine' : refused.value ? 'stale' : preview ? 'preview' : current ? 'engine' : 'asking'} took={w.took} entropy={preview ? null : w.entropy} sum={weights.reduce((total, weight) => total + weight, 0)}
       hint={!r.edits.length ? t('bench.hint') : undefined}
       onChoose={(at) => choose({ key: all[at] })} onDrag={drag} onSet={(at, score) => { const shown = withScore(all[at], score); put('set', all[at], score, true); setPreview({ ...shown, edits: room.value.edits }); }}
       onLock={(at, weight) => { if (weight === null) dropCell({ ...r.at, key: all[at] }); else lock(all[at], weight); }}

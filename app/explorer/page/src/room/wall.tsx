@@ -4,10 +4,11 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { paletteOf, weightPicture } from '../colours';
 import type { AttentionSite, HeadsResult } from '../engine';
 import { show } from '../numbers';
-import { complain, dark, engine } from '../shared';
+import { dark, engine } from '../shared';
 import { Button, Select } from '../ui';
 import { t, table, type Key } from '../words';
 import { useLikeness } from './pins';
+import { complain } from './said';
 import { attentionOf, axes, base, choose, headCut, headName, headShort, info, room, site, tabOf, type Tab } from './state';
 import { useTile } from './tile';
 
