@@ -257,6 +257,27 @@ test('the engine goes and comes back: a sentence, nothing lost, and the page goe
   await again.stop();
 });
 
+test('a text read once more while the engine is away keeps its edits', async () => {
+  const server = await serve(translator);
+  const page = await opened(server);
+  await page.locator('.row-column[data-key="1"] [role=slider]').focus();
+  await page.keyboard.press('PageUp');
+  await settled(page);
+  await page.click('#cut-head');
+  await settled(page);
+  const stands = () => page.$$eval('.edits li label, .choices [data-edited-logit]', (all) => all.map((e) => e.dataset.editedLogit ?? e.textContent)), before = await stands();
+  assert.ok(before.length > 4);
+  await server.stop();
+  await page.click('#run');
+  await page.waitForSelector('text=attend explore');
+  const again = await serve(translator, '--port', new URL(server.address).port);
+  await page.waitForSelector('.live', { timeout: 30000 });
+  await settled(page);
+  assert.deepEqual(await stands(), before);
+  await page.context().close();
+  await again.stop();
+});
+
 test('two tabs of one address: each has its own selection and edits, and the link of one opens in the other', async () => {
   const server = await serve(translator);
   const one = await opened(server), two = await one.context().newPage();

@@ -97,7 +97,7 @@ export const directionOf = (text: string): 'ltr' | 'rtl' => {
   const first = /\p{L}/u.exec(text.replace(/<[^<>]*>/g, ''))?.[0];
   return first && apart(first) !== first ? 'rtl' : 'ltr';
 };
-export const directionOfTokens = (tokens: Token[]) => directionOf(tokens.map((token) => token.joined ?? (token.kind === 'special' || token.kind === 'byte' ? '' : token.text)).join(''));
+export const directionOfTokens = (tokens: Token[]) => directionOf(tokens.map((token) => token.joined ?? token.characters ?? (token.kind === 'special' || token.kind === 'byte' ? '' : token.text)).join(''));
 
 // A token with its place, for a line of text: `robots (3)`.
 export const placed = (tokens: Token[], i: number) => tokens[i] ? `${apart(label(tokens[i]))} (${i})` : String(i);
@@ -216,7 +216,8 @@ function failed(error: unknown, retry = again): void {
   if (error !== null) hush('engine');
   else chosenModel.value = null;
 }
-// Edits are in force that the engine refused: what stands on the page of them is from before, or of the run without.
+// Edits are in force that the engine has not run, and will not by itself: what stands on the page is from before, or of the run
+// without them.
 export const refused = computed(() => failure.value !== null && inForce(room.value.edits).length > 0 && editedFor.value !== room.value.edits);
 
 // Keeps the selection inside the text that was just read.
