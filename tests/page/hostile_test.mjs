@@ -257,6 +257,36 @@ test('the engine goes and comes back: a sentence, nothing lost, and the page goe
   await again.stop();
 });
 
+test('a text that is refused takes no edit with it', async () => {
+  const server = await serve(translator);
+  const page = await opened(server);
+  await page.locator('.row-column[data-key="1"] [role=slider]').focus();
+  await page.keyboard.press('PageUp');
+  await settled(page);
+  const edits = () => page.$$eval('.edits li label', (all) => all.map((e) => e.textContent)), before = await edits(), text = await page.inputValue('#source-text');
+  assert.equal(before.length, 1);
+  await read(page, '我'.repeat(3000));
+  await page.waitForSelector('.banner.error');
+  await quiet(page);
+  await read(page, text);
+  await settled(page);
+  assert.deepEqual(await edits(), before, 'the text that they were made for');
+  await read(page, '我'.repeat(3000));
+  await page.waitForSelector('.banner.error');
+  await quiet(page);
+  await page.click('#undo');
+  await settled(page);
+  assert.deepEqual(await edits(), before);
+  await read(page, '我'.repeat(3000));
+  await page.waitForSelector('.banner.error');
+  await read(page, '你好。');
+  await settled(page);
+  assert.match(await page.textContent('.toasts'), /^1 edit named a place of the old text/);
+  assert.deepEqual(await edits(), []);
+  await page.context().close();
+  await server.stop();
+});
+
 test('a text read once more while the engine is away keeps its edits', async () => {
   const server = await serve(translator);
   const page = await opened(server);

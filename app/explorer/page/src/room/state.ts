@@ -190,6 +190,7 @@ export async function ask(r: Room, what: 'all' | 'edits' | 'row'): Promise<void>
       lastTook.value = performance.now() - begin;
       baseAsked = r.input;
       base.value = reply;
+      arrived(r, reply);
       settle(reply);
       r = room.value;
     }
@@ -242,6 +243,7 @@ export async function openModel(name: string, input: Input | null, keep: Partial
     const found = await engine.model(name);
     if (mine !== opening) return;
     drag = null;
+    read = parting = null;
     chosenModel.value = null;
     info.value = found;
     const first = input ?? found.examples[0] ?? (found.family === 'encoder-decoder' ? { source: '' } : { text: '' });
@@ -328,20 +330,30 @@ export function choose(at: Partial<Selection>): void {
 // Does an edit name a place of the text: a row, a query, a key?
 const namesPlace = (e: ModelEdit) => e.kind === 'patch' || (e.query ?? -1) >= 0 || (e.key ?? -1) >= 0 || 'row' in e || 'rows' in e;
 
-// Reads a text. Edits stay as far as they mean something in it: all where it is the same, else those that name no place.
+// Reads a text. Edits stay as far as they mean something in it: all where it is the same, else those that name no place. The
+// others are taken back when the text has been read: one that is refused, or an engine that is away, takes nothing.
+let read: Input | null = null;     // the last text that was read, with what the engine completed it by
+let parting: Input | null = null;  // another one that is on its way
 export function readText(input: Input): void {
   const r = room.value;
   // Asking again for what stands there is no step to be undone.
   if (sameInput(input, r.input)) { void ask(r, 'all'); return; }
-  // The same with what the model wrote to it.
-  if (base.value && sameInput(input, base.value.input)) { change({ input }); return; }
-  const edits = r.edits.filter((e) => !namesPlace(e)), lost = r.edits.length - edits.length;
-  change({ input, edits, outcome: null });
+  parting = input;
+  change({ input });
+}
+function arrived(r: Room, run: RunResult): void {
+  const same = sameInput(run.input, read), asked = parting === r.input;
+  read = run.input;
+  if (!asked) return;
+  parting = null;
+  if (same) return;
+  const edits = room.value.edits.filter((e) => !namesPlace(e)), lost = room.value.edits.length - edits.length;
+  room.value = { ...room.value, outcome: null, ...(lost ? { edits } : {}) };
   if (lost) say(lost === 1 ? t('room.edits.lost.one') : t('room.edits.lost', lost));
 }
 
-export const undo = (): void => apply(history.back(room.value));
-export const redo = (): void => apply(history.forward(room.value));
+export const undo = (): void => { parting = null; apply(history.back(room.value)); };
+export const redo = (): void => { parting = null; apply(history.forward(room.value)); };
 
 // ---- Edits -------------------------------------------------------------------------------------------------------
 
