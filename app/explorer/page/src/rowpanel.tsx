@@ -211,7 +211,7 @@ class Columns extends Component<ColumnsProps> {
     return keys.map((label, key) => {
       const masked = kinds[2 * key] === 'm', forbidden = kinds[2 * key + 1] === 'f', locked = kinds[2 * key + 1] === 'l', edited = kinds[2 * key + 1] !== '.';
       return <div class={`row-column ${key === chosen ? 'chosen' : ''} ${edited ? 'edited' : ''}`} data-key={key}>
-        <button type="button" class="key-label hue-k" tabIndex={-1} title={label} onClick={() => now.current!.focusKey(key)}>{label}</button>
+        <button type="button" class="key-label hue-k" tabIndex={-1} title={label} onClick={() => now.current!.focusKey(key)}>{/^<0x([0-9A-F]{2})>$/.exec(label)?.[1] ?? label}</button>
         <div class={`score-track ${masked ? 'masked' : ''} ${editable ? 'editable' : ''}`} style={{ height: `${height}px` }} role="slider" tabIndex={key === chosen ? 0 : -1} aria-orientation="vertical"
           aria-label={t('row.slider', query, label)} aria-disabled={!editable || masked}
           onKeyDown={(event) => now.current!.keys(event, key)} onPointerDown={(event) => now.current!.down(event, key)} onPointerMove={(event) => now.current!.move(event)} onPointerUp={(event) => now.current!.up(event)} onPointerCancel={(event) => now.current!.up(event)}

@@ -122,7 +122,7 @@ export function MatrixMap() {
       keys.forEach((token, j) => {
         pen.font = `${j === r.at.key ? 650 : 400} ${size}px ${font}`;
         pen.fillStyle = j === r.at.key ? palette.hues.k : palette.faint;
-        if (widthOf(token) < view.zoom) { pen.textAlign = 'center'; pen.fillText(label(token), left + (j + 0.5) * view.zoom, top - 12); return; }
+        if (pen.measureText(label(token)).width + 4 * scale < view.zoom) { pen.textAlign = 'center'; pen.fillText(label(token), left + (j + 0.5) * view.zoom, top - 12); return; }
         pen.save();
         pen.translate(left + (j + 0.5) * view.zoom, top - 6);
         pen.rotate(-Math.PI / 2);

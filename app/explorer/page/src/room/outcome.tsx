@@ -44,7 +44,10 @@ export function Outcome() {
           {after && <i class="after" style={{ '--h': (y?.probability ?? 0).toFixed(4) }} />}</span>
         <span class="choice-numbers"><span data-logit={x?.logit} title={x ? logit(x.logit) : ''}>{x ? show(x.probability) : '<'}</span>
           {after && <span class="hue-e" data-edited-logit={y?.logit} title={y ? logit(y.logit) : ''}>{y ? show(y.probability) : '<'}</span>}</span></li>;
-    })}</ul>
+    })}{before.target_id !== null && before.log_probability !== null && !shown.some((c) => c.id === before.target_id) && <li data-token-id={before.target_id} class="late">
+      <b>{label(target[at + 1])}<small title={t('room.comes')}> ●</small></b><span class="choice-rank faint">{t('room.rank', (before.rank ?? 0) + 1)}{after && <span class="hue-e"> {t('room.rank', (after.rank ?? 0) + 1)}</span>}</span>
+      <span class="choice-numbers"><span title={exact(Math.exp(before.log_probability))}>{show(Math.exp(before.log_probability))}</span>
+        {after && <span class="hue-e">{show(Math.exp(after.log_probability ?? -Infinity))}</span>}</span></li>}</ul>
     <p class="legend"><i class="swatch before" />{t('room.base')}{after && <><i class="swatch after" />{t('room.edited')}</>}</p>
     {refused.value && <p class="note" data-outcome="base">{t('room.outcome.base')}</p>}
     <Written />

@@ -3,7 +3,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { EngineError, type Input } from '../engine';
 import { route, writeState } from '../link';
 import { later } from '../pending';
-import { copy, download, hush, pngOf, returned, say } from '../shared';
+import { copy, download, hush, isGone, pngOf, returned, say } from '../shared';
 import { Button, Menu, Segmented, Select } from '../ui';
 import { t, type Key } from '../words';
 import { Edits } from './edits';
@@ -69,7 +69,7 @@ export function RoomScreen() {
   return <div class="room">
     <h1 class="sr">{t('nav.model')}</h1>
     <Bar />
-    {failure.value !== null && <div class="banner error" role="alert"><strong>{t('room.cannot')}</strong> {explain(failure.value)} <Button small label={t('bench.again')} onClick={() => void again()} /></div>}
+    {failure.value !== null && !isGone(failure.value) && <div class="banner error" role="alert"><strong>{t('room.cannot')}</strong> {explain(failure.value)} <Button small label={t('bench.again')} onClick={() => void again()} /></div>}
     {entries.value.length === 0 && !busy.value && failure.value === null && <div class="banner">{t('room.no.models')}</div>}
     {model && !base.value && !busy.value && failure.value === null && <p class="room-wait faint">{t('room.empty')}</p>}
     {busy.value && !base.value && <div class="room-wait"><div class="skeleton" role="status">{t(busy.value as Key)}{model ? ` · ${model.name}` : ''}…{lastTook.value !== null && <> {t('room.last', (lastTook.value / 1000).toFixed(1))}</>}</div></div>}

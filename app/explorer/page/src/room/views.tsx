@@ -283,7 +283,7 @@ function Pipeline() {
       {line('o=\\sum w\\,v', <Strip id="mix" hue="v" name={t('row.output')} values={w.output} />)}
       {line('o\\,W_O', <Strip id="written" hue="x" name={t('room.p.written')} values={w.written} />)}
       {line('y', <Strip id="projected" hue="x" name={t('room.p.projected')} values={w.projected} />)}
-      {w.projection_bias.length > 0 && line('b', <Strip id="projection-bias" hue="x" name={t('room.p.bias')} values={w.projection_bias} />)}
+      {line('b', w.projection_bias.every((value) => value === 0) ? <span class="faint">{t('room.p.no.bias')}</span> : <Strip id="projection-bias" hue="x" name={t('room.p.bias')} values={w.projection_bias} />)}
       {line('w\\,\\lVert v W_O\\rVert', t(headCut(r.edits, r.at.attention, r.at.head) ? 'room.p.norm.cut' : 'room.p.norm'), w.write_norms[j], 'hue-w')}
     </ol>
     <div class="head-sum"><p>{t('room.p.heads')}</p><div class="head-bars">{w.head_norms.map((norm, h) => <button type="button" class={`${h === r.at.head ? 'now' : ''} ${headCut(r.edits, r.at.attention, h) ? 'cut' : ''}`} aria-label={`${headName(r.at.attention, h)}, ${show(norm)}`} title={`${headName(r.at.attention, h)}: ${exact(norm)}`} onClick={() => choose({ head: h })}><i style={{ '--h': (norm / bar).toFixed(3) }} /><span>{h}</span></button>)}</div>

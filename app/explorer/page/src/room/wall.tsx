@@ -78,12 +78,13 @@ export function HeadSide({ tab }: { tab: Tab }) {
     setSearching((now) => now === asked ? null : now);
   };
   const result = found.value?.model === model && found.value.text === here ? found.value.result : null;
-  // A metric may mean nothing for the heads of this tab: then it is not offered, and the first that does is used.
+  // A metric may mean nothing for the heads of this tab: then it is not offered, and the first that does is used; between two texts
+  // it is the alignment that people look for.
   const mine = result?.heads.filter((h) => { const a = attentionOf(h.attention); return a && tabOf(a) === tab; }) ?? [];
   const offered = result?.metrics.filter((_, i) => mine.some((h) => h.values[i] !== null)) ?? [];
   const likeness = useLikeness(tab, metric.value === 'like');
   const own = metric.value === 'layers' || metric.value === 'like' || offered.some((m) => m.name === metric.value);
-  const chosen = own ? metric.value : offered[0]?.name ?? 'layers';
+  const chosen = own ? metric.value : (tab === 'cross' && offered.find((m) => m.name === 'alignment') || offered[0])?.name ?? 'layers';
   const column = result?.metrics.findIndex((m) => m.name === chosen) ?? -1;
   const measured = column < 0 ? null : mine.filter((h) => h.values[column] !== null)
     .map((h) => ({ attention: h.attention, head: h.head, value: h.values[column]! })).sort((x, y) => y.value - x.value);
