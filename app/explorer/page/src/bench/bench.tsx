@@ -15,13 +15,12 @@ import { route, writeState } from '../link';
 import { allCsv, cppLines, numpyLines, pythonLines, svgOf } from './export';
 import { feeds, formulaOf, matrixName, type MatrixId, type Place } from './formula';
 import { MaskGrid } from '../maskgrid';
-import { lockable } from './lock';
 import { preview, seen, standing, valuesOf } from './preview';
 import { examples } from './examples';
 import { randomise, reshape, shapeOf, type Shape } from './shapes';
 import {
   askAgain, baseResult, bench, change, choose, draft, editOf, emptyMask, failure, future, keyNames, linkState, load, nameOf, mostSeed, past, queryNames, readBench, redo,
-  requestOf, result, rowEdits, settled, undo, withEdit, withoutEdit, type Bench, type MaskKind,
+  requestOf, result, rowEdits, settled, undo, withEdit, withoutEdit, lockFor, type Bench, type MaskKind,
 } from './state';
 
 const hover = signal<Place | null>(null);
@@ -42,7 +41,7 @@ function lock(key: number, weight: number | null): void {
   const b = bench.value;
   const { head, query } = b.chosen;
   if (weight === null) { change({ edits: withoutEdit(b.edits, head, query, key) }); return; }
-  const value = lockable(b, result.value, key, weight);
+  const value = lockFor(b, result.value, key, weight);
   change({ edits: withEdit(b.edits, { kind: 'lock', head, query, key, value: Number(value.toFixed(6)) }) }, `lock ${head} ${query} ${key}`);
 }
 

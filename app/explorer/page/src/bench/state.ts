@@ -3,6 +3,7 @@ import { signal } from '@preact/signals';
 import type { AttentionRequest, AttentionResult, MaskRule, Matrix, ScoreEdit } from '../engine';
 import { Lane } from '../engine';
 import { History } from '../history';
+import { lockable } from '../lock';
 import { isWhole } from '../numbers';
 import { later } from '../pending';
 import { engine, hush } from '../shared';
@@ -172,6 +173,15 @@ export const rowEdits = (edits: ScoreEdit[], head: number, query: number) => edi
 // What a lock may hold at most, beside the other locks of its row.
 export function roomForLock(edits: ScoreEdit[], head: number, query: number, key: number): number {
   return 1 - rowEdits(edits, head, query).filter((other) => other.kind === 'lock' && other.key !== key).reduce((sum, other) => sum + (other.value ?? 0), 0);
+}
+
+// The weight nearest to the wanted one that the chosen row's key can be locked to.
+export function lockFor(b: Bench, r: AttentionResult | null, key: number, wanted: number): number {
+  const { head, query } = b.chosen;
+  const bound = new Set(rowEdits(b.edits, head, query).filter((edit) => edit.kind === 'lock').map((edit) => edit.key));
+  const scores = r?.heads[Math.min(head, r.heads.length - 1)].scores[query] ?? [];
+  const alone = scores.length > 0 && !scores.some((score, other) => other !== key && score !== null && !bound.has(other));
+  return lockable(wanted, roomForLock(b.edits, head, query, key), alone);
 }
 
 // ---- Checking what comes from outside: links and files -------------------------------------------------------------

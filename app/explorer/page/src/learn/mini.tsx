@@ -9,9 +9,8 @@ import { show } from '../numbers';
 import { complain, engine, hush, returned, touch } from '../shared';
 import { Tex } from '../ui';
 import { t, type Key } from '../words';
-import { lockable } from '../bench/lock';
 import { feeds, formulaOf, matrixName, type MatrixId, type Place } from '../bench/formula';
-import { editOf, keyNames, queryNames, requestOf, rowEdits, withEdit, withoutEdit, type Bench } from '../bench/state';
+import { editOf, keyNames, lockFor, queryNames, requestOf, rowEdits, withEdit, withoutEdit, type Bench } from '../bench/state';
 
 export interface Mini {
   b: Bench;
@@ -99,7 +98,7 @@ export function MiniRow({ mini, canLock = true, canForbid = true, hint }: { mini
       setPreview({ ...previewRow(h.masked[query], rowEdits(edits, head, query), values), edits });
       mini.change({ edits, chosen: { head, query, key } });
     }}
-    onLock={canLock ? (key, weight) => { if (weight === null) mini.change({ edits: withoutEdit(b.edits, head, query, key) }); else put('lock', key, lockable({ ...b, chosen: { head, query, key } }, r, key, weight)); } : undefined}
+    onLock={canLock ? (key, weight) => { if (weight === null) mini.change({ edits: withoutEdit(b.edits, head, query, key) }); else put('lock', key, lockFor({ ...b, chosen: { head, query, key } }, r, key, weight)); } : undefined}
     onForbid={canForbid ? (key) => { if (editOf(b.edits, head, query, key)?.kind === 'forbid') mini.change({ edits: withoutEdit(b.edits, head, query, key) }); else put('forbid', key); } : undefined}
     onReset={(key) => mini.change({ edits: withoutEdit(b.edits, head, query, key) })} />;
 }

@@ -4,10 +4,11 @@ import type { ComponentChildren } from 'preact';
 import { linkVertical } from 'd3-shape';
 import { paletteOf, ramp, weightStyle } from '../colours';
 import type { RowResult, Token } from '../engine';
+import { lockable } from '../lock';
 import { exact, fullOnHover, show } from '../numbers';
 import { RowPanel } from '../rowpanel';
 import { softmaxWithLocks, standsIn, type RowPreview, type StandIn } from '../softmax';
-import { dark, say, textScale } from '../shared';
+import { dark, textScale } from '../shared';
 import { Button, Icon, Segmented, Select, Tex } from '../ui';
 import { t } from '../words';
 import {
@@ -205,9 +206,8 @@ export function RoomRow() {
   // Beside the other locks of its row, which may be said of all heads or queries, a lock has only what they leave.
   const lock = (key: number, weight: number) => {
     const others = inForce(r.edits).filter((e) => e.kind === 'lock' && e.attention === attention && (e.head === head || e.head === -1) && (e.query === query || e.query === -1) && e.key !== key);
-    const left = Math.max(0, 1 - others.reduce((sum, e) => sum + (e.value ?? 0), 0));
-    if (weight > left + 1e-9) say(t('bench.lock.room', show(left)));
-    put('lock', key, Math.floor(Math.max(0, Math.min(left, weight)) * 1e6 + 1e-6) / 1e6, true);
+    const bound = new Set(others.map((e) => e.key)), alone = !w.scores.some((score, other) => other !== key && score !== null && !bound.has(other));
+    put('lock', key, lockable(weight, 1 - others.reduce((sum, e) => sum + (e.value ?? 0), 0), alone), true);
   };
   const withScore = (key: number, score: number): RowPreview => {
     const scores = (preview ?? w).scores.slice();
