@@ -8,13 +8,26 @@ import { browse, open, poet, quiet, serve, settled, translator } from './common.
 import { sentence } from './roomwork.mjs';
 
 let browser;
-before(async () => { browser = await browse(); });
-after(async () => { await browser?.close(); });
+before(async () => {
+  browser = await browse();
+});
+after(async () => {
+  await browser?.close();
+});
 
-const opened = async (server, hash = '#/model', options = {}) => { const page = await open(browser, server, hash, options); await page.waitForSelector('.live'); await settled(page); return page; };
+const opened = async (server, hash = '#/model', options = {}) => {
+  const page = await open(browser, server, hash, options);
+  await page.waitForSelector('.live');
+  await settled(page);
+  return page;
+};
 // Said for some seconds only, so read where it appears.
-const said = (page) => page.waitForFunction(() => document.querySelector('.toast.error')?.textContent).then((text) => text.jsonValue());
-const read = async (page, text) => { await page.fill('#source-text', text); await page.click('#run'); };
+const said = (page) =>
+  page.waitForFunction(() => document.querySelector('.toast.error')?.textContent).then((text) => text.jsonValue());
+const read = async (page, text) => {
+  await page.fill('#source-text', text);
+  await page.click('#run');
+};
 
 test('a text longer than the model, and an empty one', async () => {
   const server = await serve(translator);
@@ -27,7 +40,11 @@ test('a text longer than the model, and an empty one', async () => {
   await page.waitForSelector('.banner.error', { state: 'detached' });
   const before = await page.textContent('.words');
   await read(page, '   ');
-  assert.equal(await page.evaluate(() => document.activeElement.id), 'source-text', 'nothing is sent, the field is waiting');
+  assert.equal(
+    await page.evaluate(() => document.activeElement.id),
+    'source-text',
+    'nothing is sent, the field is waiting',
+  );
   assert.equal(await page.textContent('.words'), before);
   assert.deepEqual(page.problems, []);
   await page.context().close();
@@ -36,7 +53,10 @@ test('a text longer than the model, and an empty one', async () => {
 
 test('a text that no model of one stack could read is counted like any other', async () => {
   const server = await serve(poet);
-  for (const [language, words] of [['en-US', /The text is too long: 5001 tokens with its ends, and this model reads at most \d+\. Shorten it\./], ['zh-CN', /文本太长：连首尾标记共 5001 个词元/]]) {
+  for (const [language, words] of [
+    ['en-US', /The text is too long: 5001 tokens with its ends, and this model reads at most \d+\. Shorten it\./],
+    ['zh-CN', /文本太长：连首尾标记共 5001 个词元/],
+  ]) {
     const page = await opened(server, '#/model', { language });
     await read(page, '明'.repeat(5000));
     await page.waitForSelector('.banner.error');
@@ -51,12 +71,21 @@ test('what was said of one model ends with the choice of another; trying again i
   try {
     for (const name of ['cut-short', 'hf', 'whole']) cpSync(translator, join(folder, name), { recursive: true });
     truncateSync(join(folder, 'cut-short/model.safetensors'), 100000);
-    writeFileSync(join(folder, 'hf/config.json'), '{"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 768}');
+    writeFileSync(
+      join(folder, 'hf/config.json'),
+      '{"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 768}',
+    );
     const server = await serve(poet, '--models', folder);
-    for (const [language, words] of [['en-US', /is a Hugging Face config \(model type: gpt2\).*import_model/], ['zh-CN', /Hugging Face 的配置（模型类型：gpt2）.*import_model/]]) {
+    for (const [language, words] of [
+      ['en-US', /is a Hugging Face config \(model type: gpt2\).*import_model/],
+      ['zh-CN', /Hugging Face 的配置（模型类型：gpt2）.*import_model/],
+    ]) {
       const page = await opened(server, '#/model', { language });
       const messages = () => page.$$eval('.toast.error, .banner.error', (all) => all.map((e) => e.textContent));
-      const pick = async (name) => { await page.selectOption('#model', name); await quiet(page); };
+      const pick = async (name) => {
+        await page.selectOption('#model', name);
+        await quiet(page);
+      };
       const before = await page.inputValue('#model');
       await pick('cut-short');
       assert.match((await messages()).join('|'), /^[^|]*safetensors[^|]*$/, 'said once');
@@ -92,34 +121,58 @@ test('what was said of one model ends with the choice of another; trying again i
 });
 
 test('edits of a file that the engine refuses: one sentence in the words of the page, and no old number as if it were theirs', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'attend-refused-')), server = await serve(translator);
+  const folder = mkdtempSync(join(tmpdir(), 'attend-refused-')),
+    server = await serve(translator);
   try {
-    const at = { attention: 'decoder.3.cross', head: 0, query: 3, key: 1 }, cell = { kind: 'set', ...at, value: 3 };
+    const at = { attention: 'decoder.3.cross', head: 0, query: 3, key: 1 },
+      cell = { kind: 'set', ...at, value: 3 };
     const file = (name, edits) => {
-      const path = join(folder, name), state = { model: 'tatoeba-zh-en', input: { source: sentence, language: 'en', target: 'I like learning Chinese.' }, edits, at };
+      const path = join(folder, name),
+        state = {
+          model: 'tatoeba-zh-en',
+          input: { source: sentence, language: 'en', target: 'I like learning Chinese.' },
+          edits,
+          at,
+        };
       writeFileSync(path, JSON.stringify({ attend: 'experiment', version: 1, state }));
       return path;
     };
-    const twice = file('twice.json', [cell, { kind: 'head', attention: 'decoder.0.self', head: 1, value: 0, off: true }, { ...cell, value: 4 }]);
+    const twice = file('twice.json', [
+      cell,
+      { kind: 'head', attention: 'decoder.0.self', head: 1, value: 0, off: true },
+      { ...cell, value: 4 },
+    ]);
     const nowhere = file('nowhere.json', [{ ...cell, attention: 'decoder.9.cross' }]);
-    for (const [language, contradiction] of [['en-US', /Edit 1 and Edit 3 contradict each other/], ['zh-CN', /第 1 个改动与第 3 个改动互相矛盾/]]) {
+    for (const [language, contradiction] of [
+      ['en-US', /Edit 1 and Edit 3 contradict each other/],
+      ['zh-CN', /第 1 个改动与第 3 个改动互相矛盾/],
+    ]) {
       const page = await opened(server, '#/model', { language });
       const load = async (path) => {
         await page.click('#export');
-        const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.click('[role=menuitem] >> nth=-1')]);
+        const [chooser] = await Promise.all([
+          page.waitForEvent('filechooser'),
+          page.click('[role=menuitem] >> nth=-1'),
+        ]);
         await chooser.setFiles(path);
         await page.waitForSelector('.banner.error');
         await quiet(page);
       };
       const once = async (words) => {
-        const said = await page.$$eval('.banner.error, .toast, .bad', (all) => all.map((e) => e.textContent).filter(Boolean));
+        const said = await page.$$eval('.banner.error, .toast, .bad', (all) =>
+          all.map((e) => e.textContent).filter(Boolean),
+        );
         assert.equal(said.length, 1, said.join(' | '));
         assert.match(said[0], words);
         assert.doesNotMatch(said[0], /edits\[/);
       };
       await load(twice);
       await once(contradiction);
-      assert.deepEqual(await page.$$eval('.edits li > small', (all) => all.map((e) => e.textContent)), ['1', '2', '3'], 'so they are numbered');
+      assert.deepEqual(
+        await page.$$eval('.edits li > small', (all) => all.map((e) => e.textContent)),
+        ['1', '2', '3'],
+        'so they are numbered',
+      );
       assert.equal(await page.locator('.skeleton').count(), 0, 'nobody asks the engine');
       assert.equal(await page.locator('[data-row=none]').count(), 1);
       assert.equal(await page.locator('.outcome.stale [data-outcome=base]').count(), 1);
@@ -156,11 +209,24 @@ test('models that cannot be read are named with what is wrong, and the others wo
     const server = await serve('--models', folder);
     for (const language of ['en-US', 'zh-CN']) {
       const page = await open(browser, server, '#/model', { language });
-      await page.waitForFunction(() => [...document.querySelectorAll('#model option')].some((option) => option.value === 'whole'));
-      for (const [name, words] of [['cut-short', /safetensors/], ['no-json', /config\.json/]]) {
+      await page.waitForFunction(() =>
+        [...document.querySelectorAll('#model option')].some((option) => option.value === 'whole'),
+      );
+      for (const [name, words] of [
+        ['cut-short', /safetensors/],
+        ['no-json', /config\.json/],
+      ]) {
         await page.selectOption('#model', name);
-        await page.waitForFunction((pattern) => new RegExp(pattern).test([...document.querySelectorAll('.toast.error, .banner.error')].map((e) => e.textContent).join(' ')), words.source);
-        const text = (await page.$$eval('.toast.error, .banner.error', (all) => all.map((e) => e.textContent))).join(' ');
+        await page.waitForFunction(
+          (pattern) =>
+            new RegExp(pattern).test(
+              [...document.querySelectorAll('.toast.error, .banner.error')].map((e) => e.textContent).join(' '),
+            ),
+          words.source,
+        );
+        const text = (await page.$$eval('.toast.error, .banner.error', (all) => all.map((e) => e.textContent))).join(
+          ' ',
+        );
         assert.ok(text.length > 40, text);
       }
       await page.selectOption('#model', 'whole');
@@ -177,7 +243,10 @@ test('models that cannot be read are named with what is wrong, and the others wo
 
 test('links: of another version, damaged, of an unknown model', async () => {
   const server = await serve(translator);
-  for (const [hash, words] of [['#/model?v=7&s=abc', /another version \(7\)/], ['#/model?v=1&s=%%%', /link/i]]) {
+  for (const [hash, words] of [
+    ['#/model?v=7&s=abc', /another version \(7\)/],
+    ['#/model?v=1&s=%%%', /link/i],
+  ]) {
     const page = await open(browser, server, hash);
     assert.match(await said(page), words);
     await page.waitForSelector('.live');
@@ -191,9 +260,20 @@ test('links: of another version, damaged, of an unknown model', async () => {
   const [, state] = /s=([^&]+)/.exec(page.url());
   const forged = await page.evaluate(async (packed) => {
     const bytes = Uint8Array.from(atob(packed.replace(/-/g, '+').replace(/_/g, '/')), (c) => c.charCodeAt(0));
-    const text = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate-raw'))).text();
-    const packedAgain = new Uint8Array(await new Response(new Blob([text.replace('tatoeba-zh-en', 'gone-model')]).stream().pipeThrough(new CompressionStream('deflate-raw'))).arrayBuffer());
-    return btoa(String.fromCharCode(...packedAgain)).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
+    const text = await new Response(
+      new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate-raw')),
+    ).text();
+    const packedAgain = new Uint8Array(
+      await new Response(
+        new Blob([text.replace('tatoeba-zh-en', 'gone-model')])
+          .stream()
+          .pipeThrough(new CompressionStream('deflate-raw')),
+      ).arrayBuffer(),
+    );
+    return btoa(String.fromCharCode(...packedAgain))
+      .replace(/\+/g, '-')
+      .replace(/\//g, '_')
+      .replace(/=+$/, '');
   }, state);
   const other = await open(browser, server, `#/model?v=1&s=${forged}`);
   assert.match(await said(other), /gone-model.*attend explore/);
@@ -205,9 +285,17 @@ test('links: of another version, damaged, of an unknown model', async () => {
 test('a file that is no experiment', async () => {
   const server = await serve(translator);
   const page = await opened(server);
-  for (const text of ['hello', '{}', '{"attend":"experiment","version":1,"state":{"model":3}}', '{"attend":"experiment","state":{"model":"tatoeba-zh-en","input":{"source":"a"},"edits":[7]}}']) {
+  for (const text of [
+    'hello',
+    '{}',
+    '{"attend":"experiment","version":1,"state":{"model":3}}',
+    '{"attend":"experiment","state":{"model":"tatoeba-zh-en","input":{"source":"a"},"edits":[7]}}',
+  ]) {
     await page.click('#export');
-    const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.click('[role=menuitem]:has-text("Open a JSON file")')]);
+    const [chooser] = await Promise.all([
+      page.waitForEvent('filechooser'),
+      page.click('[role=menuitem]:has-text("Open a JSON file")'),
+    ]);
     await chooser.setFiles({ name: 'odd.json', mimeType: 'application/json', buffer: Buffer.from(text) });
     await page.waitForFunction(() => /odd\.json/.test(document.querySelector('.toast.error')?.textContent ?? ''));
     await page.evaluate(() => document.querySelector('.toast button')?.click());
@@ -263,7 +351,9 @@ test('a text that is refused takes no edit with it', async () => {
   await page.locator('.row-column[data-key="1"] [role=slider]').focus();
   await page.keyboard.press('PageUp');
   await settled(page);
-  const edits = () => page.$$eval('.edits li label', (all) => all.map((e) => e.textContent)), before = await edits(), text = await page.inputValue('#source-text');
+  const edits = () => page.$$eval('.edits li label', (all) => all.map((e) => e.textContent)),
+    before = await edits(),
+    text = await page.inputValue('#source-text');
   assert.equal(before.length, 1);
   await read(page, '我'.repeat(3000));
   await page.waitForSelector('.banner.error');
@@ -295,7 +385,11 @@ test('a text read once more while the engine is away keeps its edits', async () 
   await settled(page);
   await page.click('#cut-head');
   await settled(page);
-  const stands = () => page.$$eval('.edits li label, .choices [data-edited-logit]', (all) => all.map((e) => e.dataset.editedLogit ?? e.textContent)), before = await stands();
+  const stands = () =>
+      page.$$eval('.edits li label, .choices [data-edited-logit]', (all) =>
+        all.map((e) => e.dataset.editedLogit ?? e.textContent),
+      ),
+    before = await stands();
   assert.ok(before.length > 4);
   await server.stop();
   await page.click('#run');
@@ -310,7 +404,8 @@ test('a text read once more while the engine is away keeps its edits', async () 
 
 test('two tabs of one address: each has its own selection and edits, and the link of one opens in the other', async () => {
   const server = await serve(translator);
-  const one = await opened(server), two = await one.context().newPage();
+  const one = await opened(server),
+    two = await one.context().newPage();
   await two.goto(server.address + '#/model');
   await two.waitForSelector('.live');
   await settled(two);
@@ -325,7 +420,8 @@ test('two tabs of one address: each has its own selection and edits, and the lin
   await two.reload();
   await two.waitForSelector('.edits li');
   await settled(two);
-  const shown = (page) => page.$$eval('.row-column .weight-track', (tracks) => tracks.map((track) => track.dataset.weight));
+  const shown = (page) =>
+    page.$$eval('.row-column .weight-track', (tracks) => tracks.map((track) => track.dataset.weight));
   assert.deepEqual(await shown(two), await shown(one));
   await one.context().close();
   await server.stop();

@@ -4,8 +4,14 @@ import test, { after, before } from 'node:test';
 import { browse, open, quiet, serve } from './common.mjs';
 
 let server, browser, page;
-before(async () => { server = await serve(); browser = await browse(); });
-after(async () => { await browser?.close(); await server?.stop(); });
+before(async () => {
+  server = await serve();
+  browser = await browse();
+});
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
 
 const type = async (name, row, column, value) => {
   const cell = page.locator(`[data-matrix="${name}"] [data-row="${row}"][data-column="${column}"]`);
@@ -19,28 +25,67 @@ const set = async (key, label, value) => {
   await field.fill(String(value));
   await field.press('Enter');
 };
-const dial = (id, value) => page.$eval(`#${id}`, (input, number) => { input.value = String(number); input.dispatchEvent(new Event('input', { bubbles: true })); }, value);
+const dial = (id, value) =>
+  page.$eval(
+    `#${id}`,
+    (input, number) => {
+      input.value = String(number);
+      input.dispatchEvent(new Event('input', { bubbles: true }));
+    },
+    value,
+  );
 
 const acts = {
-  'sources': async () => { await page.click('[data-value=cross]'); await page.waitForSelector('[data-matrix=memory]'); await type('memory', 0, 1, 3); },
-  'roles': () => type('wv', 0, 0, 2),
-  'query': () => set(0, 'score', 2.6),
+  sources: async () => {
+    await page.click('[data-value=cross]');
+    await page.waitForSelector('[data-matrix=memory]');
+    await type('memory', 0, 1, 3);
+  },
+  roles: () => type('wv', 0, 0, 2),
+  query: () => set(0, 'score', 2.6),
   'query/2': () => set(0, 'weight', 0.25),
-  'scale': () => page.click('[data-value="64"]'),
+  scale: () => page.click('[data-value="64"]'),
   'scale/2': () => page.click('[data-value="64"]'),
-  'matrix': () => page.click('[data-matrix=products] [data-row="1"][data-column="2"]'),
-  'matrix/2': async () => { await type('wk', 0, 1, 0); },
-  'cross': async () => { await type('q', 0, 0, -2); await type('q', 0, 1, 3); },
-  'cross/2': async () => { await page.fill('#answer', '38416'); await page.press('#answer', 'Enter'); },
-  'masks': async () => { await page.click('[data-value=after]'); await quiet(page); await page.click('[data-value=before]'); },
-  'masks/2': async () => { for (const cell of ['0,1', '0,2', '0,3', '1,2', '1,3', '2,3']) await page.click(`[data-mask="${cell}"]`); },
-  'cache': () => page.click('[data-value=robot]'),
-  'cache/2': async () => { for (let i = 0; i < 5; ++i) { await page.click('#write-row:not(:disabled)'); await page.waitForFunction((n) => document.querySelectorAll('.cache-strip .full').length === n, i + 1); } },
-  'heads': async () => { for (let i = 0; i < 4; ++i) await type('wo', i, i, 0.5); },
-  'block': () => type('bn', 0, 0, -7),
-  'positions': async () => { await dial('dial-q', 105); await dial('dial-k', 102); },
-  'cost': () => dial('dial-n', 15),
-  'importance': async () => { await type('v', 0, 0, 0.3763); await type('v', 0, 1, 1.3763); },
+  matrix: () => page.click('[data-matrix=products] [data-row="1"][data-column="2"]'),
+  'matrix/2': async () => {
+    await type('wk', 0, 1, 0);
+  },
+  cross: async () => {
+    await type('q', 0, 0, -2);
+    await type('q', 0, 1, 3);
+  },
+  'cross/2': async () => {
+    await page.fill('#answer', '38416');
+    await page.press('#answer', 'Enter');
+  },
+  masks: async () => {
+    await page.click('[data-value=after]');
+    await quiet(page);
+    await page.click('[data-value=before]');
+  },
+  'masks/2': async () => {
+    for (const cell of ['0,1', '0,2', '0,3', '1,2', '1,3', '2,3']) await page.click(`[data-mask="${cell}"]`);
+  },
+  cache: () => page.click('[data-value=robot]'),
+  'cache/2': async () => {
+    for (let i = 0; i < 5; ++i) {
+      await page.click('#write-row:not(:disabled)');
+      await page.waitForFunction((n) => document.querySelectorAll('.cache-strip .full').length === n, i + 1);
+    }
+  },
+  heads: async () => {
+    for (let i = 0; i < 4; ++i) await type('wo', i, i, 0.5);
+  },
+  block: () => type('bn', 0, 0, -7),
+  positions: async () => {
+    await dial('dial-q', 105);
+    await dial('dial-k', 102);
+  },
+  cost: () => dial('dial-n', 15),
+  importance: async () => {
+    await type('v', 0, 0, 0.3763);
+    await type('v', 0, 1, 1.3763);
+  },
 };
 
 for (const [lesson, act] of Object.entries(acts)) {
@@ -53,7 +98,11 @@ for (const [lesson, act] of Object.entries(acts)) {
     await act();
     await quiet(page);
     await page.click('#check');
-    try { await page.waitForSelector('#verdict.good', { timeout: 5000 }); } catch { assert.fail(`not passed: ${await page.textContent('#verdict')}`); }
+    try {
+      await page.waitForSelector('#verdict.good', { timeout: 5000 });
+    } catch {
+      assert.fail(`not passed: ${await page.textContent('#verdict')}`);
+    }
     assert.deepEqual(page.problems, []);
     await page.context().close();
   });
@@ -68,7 +117,20 @@ test('the worked examples stand in the lessons with all intermediate values', as
     for (const part of texts) assert.ok(text.includes(part), `${lesson} does not show ${part}: ${text.slice(0, 600)}`);
     await page.context().close();
   };
-  await look('query', '1.414', '0.707', '2.121', '4.113', '2.028', '8.342', '0.284', '0.140', '0.576', '1.576', '1.432');
+  await look(
+    'query',
+    '1.414',
+    '0.707',
+    '2.121',
+    '4.113',
+    '2.028',
+    '8.342',
+    '0.284',
+    '0.140',
+    '0.576',
+    '1.576',
+    '1.432',
+  );
   await look('query/2', '0.500');
   await look('scale', '0.9997', '0.0003');
   await look('cross', '0.707', '1.414', '2.028', '4.113', '0.248', '0.503', '1.497');
@@ -82,7 +144,17 @@ test('the worked examples stand in the lessons with all intermediate values', as
 test('the self-test takes the worked answers, refuses others, and gives fresh numbers', async () => {
   page = await open(browser, server, '#/learn/self-test');
   await page.waitForSelector('[data-question="9"]');
-  const answers = [[1, 2], [0.5, 0.5, 1, 2], [1], [8, 196, 38416], { choose: 3, press: [1, 1, 1, 0] }, { press: [1, 1, 1, 0] }, [0.6, -0.2, 0.25, 1], [1048576, 4194304, 4], [64, 8]];
+  const answers = [
+    [1, 2],
+    [0.5, 0.5, 1, 2],
+    [1],
+    [8, 196, 38416],
+    { choose: 3, press: [1, 1, 1, 0] },
+    { press: [1, 1, 1, 0] },
+    [0.6, -0.2, 0.25, 1],
+    [1048576, 4194304, 4],
+    [64, 8],
+  ];
   const submit = (n) => page.click(`[data-question="${n}"] button[type=submit]`);
   const fill = async (n, values) => {
     const fields = page.locator(`[data-question="${n}"] input`);
@@ -91,15 +163,23 @@ test('the self-test takes the worked answers, refuses others, and gives fresh nu
     await submit(n);
   };
   const point = async (n, { choose, press }) => {
-    const question = page.locator(`[data-question="${n}"]`), tokens = question.locator('.pick button');
+    const question = page.locator(`[data-question="${n}"]`),
+      tokens = question.locator('.pick button');
     if (choose) await question.locator(`[role=radio][data-value="${choose}"]`).click();
     assert.equal(await tokens.count(), press.length, `question ${n}`);
-    for (let i = 0; i < press.length; ++i) if ((await tokens.nth(i).getAttribute('aria-pressed') === 'true') !== !!press[i]) await tokens.nth(i).click();
+    for (let i = 0; i < press.length; ++i)
+      if (((await tokens.nth(i).getAttribute('aria-pressed')) === 'true') !== !!press[i]) await tokens.nth(i).click();
     await submit(n);
   };
   for (let n = 1; n <= 9; ++n) {
-    const right = answers[n - 1], wrongs = Array.isArray(right) ? [right.map((value) => value + 3)]
-      : [{ ...right, press: right.press.map((read) => 1 - read) }, ...(right.choose ? [{ ...right, choose: right.choose + 1 }] : []), { ...right, press: right.press.map(() => 1) }];
+    const right = answers[n - 1],
+      wrongs = Array.isArray(right)
+        ? [right.map((value) => value + 3)]
+        : [
+            { ...right, press: right.press.map((read) => 1 - read) },
+            ...(right.choose ? [{ ...right, choose: right.choose + 1 }] : []),
+            { ...right, press: right.press.map(() => 1) },
+          ];
     for (const wrong of wrongs) {
       await (Array.isArray(wrong) ? fill : point)(n, wrong);
       await page.waitForSelector(`[data-question="${n}"] p.bad`);
@@ -111,9 +191,16 @@ test('the self-test takes the worked answers, refuses others, and gives fresh nu
   assert.match(await page.textContent('.selftest-tools b'), /9 of 9/);
   const before = await page.$$eval('.question .ask', (all) => all.map((p) => p.textContent));
   await page.click('#fresh');
-  await page.waitForFunction((old) => document.querySelectorAll('.question').length === 9 && document.querySelector('.question .ask').textContent !== old, before[0]);
+  await page.waitForFunction(
+    (old) =>
+      document.querySelectorAll('.question').length === 9 &&
+      document.querySelector('.question .ask').textContent !== old,
+    before[0],
+  );
   // Fresh numbers, and answers that follow from them: the scores of the first question, worked from its own text.
-  const [q, k1, k2] = [...(await page.textContent('[data-question="1"] .ask')).matchAll(/\[([^\]]+)\]/g)].map((found) => found[1].replace(/−/g, '-').split(',').map(Number));
+  const [q, k1, k2] = [...(await page.textContent('[data-question="1"] .ask')).matchAll(/\[([^\]]+)\]/g)].map((found) =>
+    found[1].replace(/−/g, '-').split(',').map(Number),
+  );
   const dot = (k) => q[0] * k[0] + q[1] * k[1];
   await fill(1, [dot(k1), dot(k2)]);
   await page.waitForSelector('[data-question="1"] p.good');
@@ -132,12 +219,28 @@ test('a box takes a number as people type it, Enter checks, and the focus comes 
   }
   page = await open(browser, server, '#/learn/roles');
   const cell = page.locator('[data-matrix=wv] [data-row="0"][data-column="0"]');
-  for (const [typed, value] of [['１', 1], ['1/2', 0.5], ['1,5', 1.5], ['−2', -2], ['2e1', 20]]) {
+  for (const [typed, value] of [
+    ['１', 1],
+    ['1/2', 0.5],
+    ['1,5', 1.5],
+    ['−2', -2],
+    ['2e1', 20],
+  ]) {
     await cell.dblclick();
     await page.locator('.cell-input').fill(typed);
     await page.keyboard.press('Enter');
-    await page.waitForFunction((wanted) => Number(document.querySelector('[data-matrix=wv] [data-row="0"][data-column="0"]').dataset.value) === wanted, value);
-    assert.deepEqual(await page.evaluate(() => ({ ...document.activeElement.dataset, matrix: document.activeElement.closest('[data-matrix]')?.dataset.matrix })), { row: '0', column: '0', value: String(value), matrix: 'wv' });
+    await page.waitForFunction(
+      (wanted) =>
+        Number(document.querySelector('[data-matrix=wv] [data-row="0"][data-column="0"]').dataset.value) === wanted,
+      value,
+    );
+    assert.deepEqual(
+      await page.evaluate(() => ({
+        ...document.activeElement.dataset,
+        matrix: document.activeElement.closest('[data-matrix]')?.dataset.matrix,
+      })),
+      { row: '0', column: '0', value: String(value), matrix: 'wv' },
+    );
   }
   await page.keyboard.press('ArrowRight');
   assert.equal(await page.evaluate(() => document.activeElement.dataset.column), '1');
@@ -149,7 +252,10 @@ test('a box takes a number as people type it, Enter checks, and the focus comes 
   await page.keyboard.press('7');
   await page.keyboard.press('Tab');
   await page.waitForSelector('.toast.error', { state: 'detached' });
-  assert.equal(await page.evaluate(() => `${document.activeElement.dataset.row} ${document.activeElement.dataset.column}`), '1 0');
+  assert.equal(
+    await page.evaluate(() => `${document.activeElement.dataset.row} ${document.activeElement.dataset.column}`),
+    '1 0',
+  );
   await page.context().close();
 });
 
@@ -241,10 +347,37 @@ test('a verdict speaks of the figure as it is', async () => {
 
 test('a detour is named for what it is', async () => {
   const detours = {
-    'cross': [async () => { await set(1, 'score', 6); }, /score that you set/],
-    'matrix/2': [async () => { for (const [row, column] of [[0, 0], [0, 1], [1, 0], [1, 1]]) await type('wk', row, column, 0); }, /all scores are 0/],
-    'positions': [async () => { await dial('dial-q', 5); await dial('dial-k', 2); }, /5 and 2 themselves/],
-    'importance': [async () => { for (const row of [0, 1, 2]) for (const column of [0, 1]) await type('v', row, column, 1); }, /all values say the same/],
+    cross: [
+      async () => {
+        await set(1, 'score', 6);
+      },
+      /score that you set/,
+    ],
+    'matrix/2': [
+      async () => {
+        for (const [row, column] of [
+          [0, 0],
+          [0, 1],
+          [1, 0],
+          [1, 1],
+        ])
+          await type('wk', row, column, 0);
+      },
+      /all scores are 0/,
+    ],
+    positions: [
+      async () => {
+        await dial('dial-q', 5);
+        await dial('dial-k', 2);
+      },
+      /5 and 2 themselves/,
+    ],
+    importance: [
+      async () => {
+        for (const row of [0, 1, 2]) for (const column of [0, 1]) await type('v', row, column, 1);
+      },
+      /all values say the same/,
+    ],
   };
   for (const [lesson, [act, wanted]] of Object.entries(detours)) {
     page = await open(browser, server, `#/learn/${lesson}`);
@@ -265,11 +398,18 @@ test('lesson 13 cuts what stands in the figure, edited scores too', async () => 
   await quiet(page);
   await set(0, 'score', -20);
   await quiet(page);
-  const numbers = (kind) => page.$$eval(`.meter.${kind} b`, (all) => all.map((b) => Number(b.textContent.replace(/−/g, '-'))));
-  const weights = await numbers('w'), effects = await numbers('e');
-  const v = [[3, 0], [0, 1], [1, 2]], output = [0, 1].map((c) => weights.reduce((sum, w, j) => sum + w * v[j][c], 0));
+  const numbers = (kind) =>
+    page.$$eval(`.meter.${kind} b`, (all) => all.map((b) => Number(b.textContent.replace(/−/g, '-'))));
+  const weights = await numbers('w'),
+    effects = await numbers('e');
+  const v = [
+      [3, 0],
+      [0, 1],
+      [1, 2],
+    ],
+    output = [0, 1].map((c) => weights.reduce((sum, w, j) => sum + w * v[j][c], 0));
   for (const j of [1, 2]) {
-    const wanted = Math.hypot(...output.map((o, c) => weights[j] / (1 - weights[j]) * (o - v[j][c])));
+    const wanted = Math.hypot(...output.map((o, c) => (weights[j] / (1 - weights[j])) * (o - v[j][c])));
     assert.ok(Math.abs(effects[j] - wanted) < 5e-3, `key ${j}: ${effects[j]} against ${wanted}`);
   }
   await page.context().close();
@@ -292,7 +432,11 @@ test('a count that is one off is wrong', async () => {
   for (const [i, value] of [1048576, 4194305, 4].entries()) await fields.nth(i).fill(String(value));
   await page.click('[data-question="8"] button[type=submit]');
   await page.waitForSelector('[data-question="8"] p.bad');
-  assert.deepEqual(await fields.evaluateAll((all) => all.map((field) => field.getAttribute('aria-invalid'))), ['false', 'true', 'false']);
+  assert.deepEqual(await fields.evaluateAll((all) => all.map((field) => field.getAttribute('aria-invalid'))), [
+    'false',
+    'true',
+    'false',
+  ]);
   await page.context().close();
 });
 

@@ -15,7 +15,11 @@ before(async () => {
   server = await serve(translator);
   browser = await browse();
 });
-after(async () => { await browser?.close(); await server?.stop(); rmSync(folder, { recursive: true, force: true }); });
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
 
 // Holds up every answer to `path` that `which` says, after the engine gave it; `free` lets them all go, in the order they came.
 async function holdUp(page, path, which = () => true) {
@@ -27,8 +31,20 @@ async function holdUp(page, path, which = () => true) {
     if (closed) await new Promise((go) => held.push(go));
     await route.fulfill({ response: answer }).catch(() => undefined);
   });
-  const arrived = async (count) => { for (const end = Date.now() + 10000; held.length < count;) { assert.ok(Date.now() < end, `${held.length} of ${count} requests to ${path}`); await page.waitForTimeout(10); } };
-  return { arrived, count: () => held.length, free: () => { closed = false; for (const go of held.splice(0)) go(); } };
+  const arrived = async (count) => {
+    for (const end = Date.now() + 10000; held.length < count;) {
+      assert.ok(Date.now() < end, `${held.length} of ${count} requests to ${path}`);
+      await page.waitForTimeout(10);
+    }
+  };
+  return {
+    arrived,
+    count: () => held.length,
+    free: () => {
+      closed = false;
+      for (const go of held.splice(0)) go();
+    },
+  };
 }
 // The model room with the row of one word chosen in the last cross-attention.
 async function openRow() {
@@ -41,7 +57,13 @@ async function openRow() {
 const moment = (page) => page.waitForTimeout(150);
 const linkTo = (state) => `#/model?v=1&s=${deflateRawSync(JSON.stringify(state)).toString('base64url')}`;
 const pictures = (page) => page.$$eval('.thumb canvas', (all) => all.map((canvas) => canvas.toDataURL()));
-const rowAsks = (page) => { const asks = []; page.on('request', (request) => { if (/\/row$/.test(request.url())) asks.push(request.postDataJSON()); }); return asks; };
+const rowAsks = (page) => {
+  const asks = [];
+  page.on('request', (request) => {
+    if (/\/row$/.test(request.url())) asks.push(request.postDataJSON());
+  });
+  return asks;
+};
 
 // A source of more than 128 tokens, with a target of its own.
 async function enterLong(page) {
@@ -56,7 +78,9 @@ async function enterLong(page) {
 
 async function grip(page, key) {
   await slider(page, key).scrollIntoViewIfNeeded();
-  const box = await slider(page, key).boundingBox(), x = box.x + box.width / 2, y = box.y + box.height / 2;
+  const box = await slider(page, key).boundingBox(),
+    x = box.x + box.width / 2,
+    y = box.y + box.height / 2;
   await page.mouse.move(x, y);
   await page.mouse.down();
   await page.mouse.move(x, y - 12, { steps: 2 });
@@ -85,7 +109,10 @@ test('lines of an edit that was taken back meanwhile are not drawn', async () =>
   await choose(page, 'encoder', 2, 1);
   await page.click('.segmented [data-value=lines]');
   await settled(page);
-  const threads = () => page.$$eval('.lines .thread:not(.now)', (all) => all.map((line) => `${line.getAttribute('d')} ${line.style.opacity}`));
+  const threads = () =>
+    page.$$eval('.lines .thread:not(.now)', (all) =>
+      all.map((line) => `${line.getAttribute('d')} ${line.style.opacity}`),
+    );
   const before = await threads();
   const late = await holdUp(page, 'tile', (body) => body.edits.length > 0);
   await page.click('#add-edit');
@@ -123,7 +150,7 @@ test('a drag over one text leaves no column beside the next', async () => {
   await page.mouse.up();
   const label = await page.getAttribute('.room-bar select >> nth=-1', 'aria-label');
   const examples = page.locator('.room-bar select').last();
-  assert.ok(await examples.locator('option').count() > 2, `${label}`);
+  assert.ok((await examples.locator('option').count()) > 2, `${label}`);
   await examples.selectOption('1');
   await moment(page);
   late.free();
@@ -156,7 +183,12 @@ test('a row of the text before is not drawn under the tokens of the new one', as
   }, tokens);
   assert.deepEqual(wrong, []);
   await settled(page);
-  near((await weights(page)).reduce((a, b) => a + b, 0), 1, 1e-6, 'row sum');
+  near(
+    (await weights(page)).reduce((a, b) => a + b, 0),
+    1,
+    1e-6,
+    'row sum',
+  );
   assert.equal((await weights(page)).length, tokens);
   await page.context().close();
 });
@@ -164,7 +196,9 @@ test('a row of the text before is not drawn under the tokens of the new one', as
 test('another target while a measurement runs: what is shown is measured for it', async () => {
   const page = await openRow();
   const asks = [];
-  page.on('request', (request) => { if (/\/importance$/.test(request.url())) asks.push(request.postDataJSON().target); });
+  page.on('request', (request) => {
+    if (/\/importance$/.test(request.url())) asks.push(request.postDataJSON().target);
+  });
   const late = await holdUp(page, 'importance');
   await page.click('#measure');
   await late.arrived(1);
@@ -187,12 +221,17 @@ test('another target while a measurement runs: what is shown is measured for it'
 test('what is no longer asked is called off: measuring, writing, reading a text, searching heads', async () => {
   const page = await openRow();
   const ended = [];
-  page.on('requestfailed', (request) => ended.push(`${/v1\/(\w+)$/.exec(request.url())[1]} ${request.failure().errorText}`));
+  page.on('requestfailed', (request) =>
+    ended.push(`${/v1\/(\w+)$/.exec(request.url())[1]} ${request.failure().errorText}`),
+  );
   const calledOff = async (path, act) => {
     const late = await holdUp(page, path);
     const before = ended.length;
     await act(late);
-    for (const end = Date.now() + 10000; ended.length === before;) { assert.ok(Date.now() < end, `${path} is called off`); await page.waitForTimeout(10); }
+    for (const end = Date.now() + 10000; ended.length === before;) {
+      assert.ok(Date.now() < end, `${path} is called off`);
+      await page.waitForTimeout(10);
+    }
     assert.deepEqual(ended.slice(before), [`${path} net::ERR_ABORTED`]);
     late.free();
     await settled(page);
@@ -313,8 +352,10 @@ test('while another model loads nothing is typed that would be lost', async () =
 test('a link opened while the engine is away opens when it is back', async () => {
   const page = await open(browser, server, '', { waiting: true });
   let away = true;
-  await page.route('**/api/v1/**', (route) => away ? route.abort('connectionrefused') : route.fallback());
-  await page.goto(server.address + linkTo({ model: 'tatoeba-zh-en', input: { source: '他喜欢音乐和电影。' }, edits: [] }));
+  await page.route('**/api/v1/**', (route) => (away ? route.abort('connectionrefused') : route.fallback()));
+  await page.goto(
+    server.address + linkTo({ model: 'tatoeba-zh-en', input: { source: '他喜欢音乐和电影。' }, edits: [] }),
+  );
   await page.waitForSelector('.room .banner.error');
   await page.click('.room .banner button');
   await moment(page);
@@ -353,7 +394,12 @@ test('the sentence about a refused text stands until an answer comes', async () 
 });
 
 test('what a link holds that cannot be read is named, and the example stands there', async () => {
-  const good = { model: 'tatoeba-zh-en', input: { source: sentence }, edits: [], at: { attention: 'decoder.3.cross', head: 0, query: 1, key: 1 } };
+  const good = {
+    model: 'tatoeba-zh-en',
+    input: { source: sentence },
+    edits: [],
+    at: { attention: 'decoder.3.cross', head: 0, query: 1, key: 1 },
+  };
   const cell = { kind: 'set', attention: 'decoder.3.cross', head: 0, query: 1, key: 1, value: 1 };
   const bad = [
     [{ ...good, edits: [{ ...cell, value: 'x' }] }, 'edits[0].value'],
@@ -371,12 +417,26 @@ test('what a link holds that cannot be read is named, and the example stands the
   for (const [state, part] of bad) {
     const page = await open(browser, server, linkTo(state));
     await page.waitForSelector('.toast.error');
-    assert.ok((await page.textContent('.toast.error')).includes(`“${part}”`), `${part}: ${await page.textContent('.toast.error')}`);
+    assert.ok(
+      (await page.textContent('.toast.error')).includes(`“${part}”`),
+      `${part}: ${await page.textContent('.toast.error')}`,
+    );
     await page.waitForSelector('.live');
     await settled(page);
     await page.context().close();
   }
-  const page = await open(browser, server, linkTo({ ...good, edits: [cell, { ...cell, head: -1, query: -1, key: 2, kind: 'forbid' }, { kind: 'head', attention: 'decoder.2.cross', head: -1, value: 0.5, off: true, name: 'half' }] }));
+  const page = await open(
+    browser,
+    server,
+    linkTo({
+      ...good,
+      edits: [
+        cell,
+        { ...cell, head: -1, query: -1, key: 2, kind: 'forbid' },
+        { kind: 'head', attention: 'decoder.2.cross', head: -1, value: 0.5, off: true, name: 'half' },
+      ],
+    }),
+  );
   await page.waitForSelector('.live');
   await settled(page);
   assert.equal(await page.locator('.edits li').count(), 3, 'a good one is read');
@@ -388,8 +448,12 @@ test('files and links of another version of the model say so; a file of another 
   const page = await open(browser, server, '#/model');
   await enter(page);
   await page.click('#export');
-  const [file] = await Promise.all([page.waitForEvent('download'), page.click('[role=menuitem]:has(span:text-is("JSON"))')]);
-  const saved = JSON.parse(readFileSync(await file.path(), 'utf8')), path = join(folder, 'experiment.json');
+  const [file] = await Promise.all([
+    page.waitForEvent('download'),
+    page.click('[role=menuitem]:has(span:text-is("JSON"))'),
+  ]);
+  const saved = JSON.parse(readFileSync(await file.path(), 'utf8')),
+    path = join(folder, 'experiment.json');
   const openFile = async (data) => {
     writeFileSync(path, JSON.stringify(data));
     await page.click('#export');
@@ -397,7 +461,10 @@ test('files and links of another version of the model say so; a file of another 
     await chooser.setFiles(path);
     await moment(page);
     await settled(page);
-    const said = await page.locator('.toast').textContent({ timeout: 300 }).catch(() => '');
+    const said = await page
+      .locator('.toast')
+      .textContent({ timeout: 300 })
+      .catch(() => '');
     if (said) await page.click('.toast button');
     return said;
   };
@@ -420,7 +487,7 @@ test('a room that cannot be drawn says so and offers its start', async () => {
   await enter(page);
   await page.route('**/api/v1/row', async (route) => {
     const answer = await route.fetch();
-    await route.fulfill({ response: answer, json: { ...await answer.json(), head_norms: null } });
+    await route.fulfill({ response: answer, json: { ...(await answer.json()), head_norms: null } });
   });
   await page.click('#tabs [data-value=decoder]');
   await page.waitForSelector('main .banner.error');
@@ -453,7 +520,7 @@ test('a whole attention that is cut leaves no sum to check, and the page says so
   await settled(page);
   await page.route('**/api/v1/row', async (route) => {
     const answer = await route.fetch();
-    await route.fulfill({ response: answer, json: { ...await answer.json(), head_sum: 0.5 } });
+    await route.fulfill({ response: answer, json: { ...(await answer.json()), head_sum: 0.5 } });
   });
   await query(page, 1);
   assert.equal(await page.getAttribute('[data-head-sum]', 'data-head-sum'), 'wrong', 'a check can fail');
@@ -487,8 +554,15 @@ test('Enter while an input method composes sends nothing', async () => {
   const page = await open(browser, server, '#/model');
   await enter(page);
   const asks = [];
-  page.on('request', (request) => { if (/\/run$/.test(request.url())) asks.push(request.postData()); });
-  const compose = (selector) => page.$eval(selector, (field) => field.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', isComposing: true, bubbles: true, cancelable: true })));
+  page.on('request', (request) => {
+    if (/\/run$/.test(request.url())) asks.push(request.postData());
+  });
+  const compose = (selector) =>
+    page.$eval(selector, (field) =>
+      field.dispatchEvent(
+        new KeyboardEvent('keydown', { key: 'Enter', isComposing: true, bubbles: true, cancelable: true }),
+      ),
+    );
   await page.fill('#source-text', '他喜欢');
   await compose('#source-text');
   await page.fill('#target-text', 'He');
@@ -510,14 +584,27 @@ test('Enter while an input method composes sends nothing', async () => {
 test('a window counts the own key: beyond it is masked, and hatched', async () => {
   const page = await open(browser, server, '', { waiting: true });
   await page.route('**/api/v1/models/tang-quatrains', async (route) => {
-    const answer = await route.fetch(), model = await answer.json();
+    const answer = await route.fetch(),
+      model = await answer.json();
     for (const site of model.attentions) site.window = 3;
     await route.fulfill({ response: answer, json: model });
   });
-  await page.goto(server.address + linkTo({ model: 'tang-quatrains', input: { text: '白日依山尽，黄河入海流' }, edits: [], at: { attention: 'decoder.0.self', head: 0, query: 6, key: 6 } }));
+  await page.goto(
+    server.address +
+      linkTo({
+        model: 'tang-quatrains',
+        input: { text: '白日依山尽，黄河入海流' },
+        edits: [],
+        at: { attention: 'decoder.0.self', head: 0, query: 6, key: 6 },
+      }),
+  );
   await page.waitForSelector('.map-value');
   await settled(page);
-  const shown = async (key) => { await page.click(`.row-column[data-key="${key}"] .key-label`); await settled(page); return page.textContent('.map-value b'); };
+  const shown = async (key) => {
+    await page.click(`.row-column[data-key="${key}"] .key-label`);
+    await settled(page);
+    return page.textContent('.map-value b');
+  };
   assert.notEqual(await shown(4), 'masked', 'two away is the last of three');
   assert.equal(await shown(3), 'masked');
   await page.context().close();
@@ -528,6 +615,9 @@ test('the small map of a long text is filled, so that its right edge is the last
   await enterLong(page);
   await page.waitForSelector('.minimap');
   await settled(page);
-  assert.equal(await page.$eval('.minimap', (canvas) => canvas.getContext('2d').getImageData(93, 92, 1, 1).data[3]), 255);
+  assert.equal(
+    await page.$eval('.minimap', (canvas) => canvas.getContext('2d').getImageData(93, 92, 1, 1).data[3]),
+    255,
+  );
   await page.context().close();
 });

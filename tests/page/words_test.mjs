@@ -6,10 +6,23 @@ import test from 'node:test';
 import { pageFolder, require } from './common.mjs';
 
 const esbuild = require('esbuild');
-const built = await esbuild.build({ entryPoints: [join(pageFolder, 'src/words.ts')], bundle: true, write: false, format: 'esm', platform: 'node', logLevel: 'silent' });
-const { table } = await import('data:text/javascript;base64,' + Buffer.from(built.outputFiles[0].text).toString('base64'));
+const built = await esbuild.build({
+  entryPoints: [join(pageFolder, 'src/words.ts')],
+  bundle: true,
+  write: false,
+  format: 'esm',
+  platform: 'node',
+  logLevel: 'silent',
+});
+const { table } = await import(
+  'data:text/javascript;base64,' + Buffer.from(built.outputFiles[0].text).toString('base64')
+);
 
-const sources = (folder) => readdirSync(folder).flatMap((name) => { const path = join(folder, name); return statSync(path).isDirectory() ? sources(path) : [path]; });
+const sources = (folder) =>
+  readdirSync(folder).flatMap((name) => {
+    const path = join(folder, name);
+    return statSync(path).isDirectory() ? sources(path) : [path];
+  });
 const code = sources(join(pageFolder, 'src')).filter((path) => /\.tsx?$/.test(path) && !path.includes('/words/'));
 
 test('every string stands in both languages, with the same arguments', () => {
@@ -31,24 +44,33 @@ test('every word that the code asks for is in the table, and none is unused', ()
   const text = code.map((path) => readFileSync(path, 'utf8')).join('\n');
   for (const [, key] of text.matchAll(/\bt\('([^']+)'/g)) assert.ok(key in table, `unknown word ${key}`);
   const families = [...text.matchAll(/`([a-z.]+)\$\{/g)].map((found) => found[1]);
-  const unused = Object.keys(table).filter((key) => !text.includes(`'${key}'`) && !families.some((prefix) => prefix.length > 3 && key.startsWith(prefix)) && !/^l\..*\.(act|hint|done)$/.test(key));
+  const unused = Object.keys(table).filter(
+    (key) =>
+      !text.includes(`'${key}'`) &&
+      !families.some((prefix) => prefix.length > 3 && key.startsWith(prefix)) &&
+      !/^l\..*\.(act|hint|done)$/.test(key),
+  );
   assert.deepEqual(unused, []);
 });
 
 test('no text of a lesson is longer than 120 words', () => {
   for (const [key, [english]] of Object.entries(table)) {
-    if (/^l\.[a-z]+\.\d$/.test(key)) assert.ok(english.split(/\s+/).length <= 120, `${key} has ${english.split(/\s+/).length} words`);
+    if (/^l\.[a-z]+\.\d$/.test(key))
+      assert.ok(english.split(/\s+/).length <= 120, `${key} has ${english.split(/\s+/).length} words`);
   }
 });
 
 test('no text is written outside the table', () => {
   for (const path of code) {
     const text = readFileSync(path, 'utf8').replace(/\/\/.*$/gm, '');
-    for (const [found] of text.matchAll(/>(?!RoPE<)[^<>{}()=;]*[A-Za-z\u4e00-\u9fff]{4,}[^<>{}()=;]*<\//g)) assert.fail(`${path}: ${found}`);
-    for (const [found] of text.matchAll(/(aria-label|title|placeholder|label)="[A-Za-z][^"]{3,}"/g)) if (!/label="Attend"/.test(found)) assert.fail(`${path}: ${found}`);
+    for (const [found] of text.matchAll(/>(?!\s*RoPE\s*<)[^<>{}()=;]*[A-Za-z\u4e00-\u9fff]{4,}[^<>{}()=;]*<\//g))
+      assert.fail(`${path}: ${found}`);
+    for (const [found] of text.matchAll(/(aria-label|title|placeholder|label)="[A-Za-z][^"]{3,}"/g))
+      if (!/label="Attend"/.test(found)) assert.fail(`${path}: ${found}`);
   }
 });
 
-test('no code of the page draws random numbers: they are the engine\'s', () => {
-  for (const path of code) assert.doesNotMatch(readFileSync(path, 'utf8'), /Math\.random|getRandomValues|randomUUID/, path);
+test("no code of the page draws random numbers: they are the engine's", () => {
+  for (const path of code)
+    assert.doesNotMatch(readFileSync(path, 'utf8'), /Math\.random|getRandomValues|randomUUID/, path);
 });

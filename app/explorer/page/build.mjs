@@ -12,7 +12,17 @@ const out = at > 0 ? process.argv[at + 1] : join(here, 'dist');
 const watch = process.argv.includes('--watch');
 
 // KaTeX's style sheet names three formats a face and faces we never use; browsers that run this page read woff2.
-const formulaFonts = new Set(['Main-Regular', 'Main-Bold', 'Main-Italic', 'Math-Italic', 'AMS-Regular', 'Size1-Regular', 'Size2-Regular', 'Size3-Regular', 'Size4-Regular']);
+const formulaFonts = new Set([
+  'Main-Regular',
+  'Main-Bold',
+  'Main-Italic',
+  'Math-Italic',
+  'AMS-Regular',
+  'Size1-Regular',
+  'Size2-Regular',
+  'Size3-Regular',
+  'Size4-Regular',
+]);
 const fonts = {
   name: 'fonts',
   setup(build) {
@@ -59,9 +69,10 @@ if (watch) {
   await (await esbuild.context(options)).watch();
 } else {
   await esbuild.build(options);
-  const size = (folder) => readdirSync(folder, { withFileTypes: true }).reduce((sum, entry) => {
-    const path = join(folder, entry.name);
-    return sum + (entry.isDirectory() ? size(path) : statSync(path).size);
-  }, 0);
+  const size = (folder) =>
+    readdirSync(folder, { withFileTypes: true }).reduce((sum, entry) => {
+      const path = join(folder, entry.name);
+      return sum + (entry.isDirectory() ? size(path) : statSync(path).size);
+    }, 0);
   console.log(`${out}: ${(size(out) / 1024).toFixed(0)} KiB`);
 }

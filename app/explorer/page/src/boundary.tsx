@@ -13,7 +13,14 @@ export class Boundary extends Component<{ start: string; children: ComponentChil
     const { problem } = this.state;
     if (problem === null) return this.props.children;
     // What was open is part of what cannot be drawn: only a page that is loaded anew is sure to be without it.
-    const restart = () => { history.replaceState(null, '', this.props.start); location.reload(); };
-    return <div class="banner error" role="alert"><strong>{t('broken')}</strong> {problem} <Button small label={t('broken.start')} onClick={restart} /></div>;
+    const restart = () => {
+      history.replaceState(null, '', this.props.start);
+      location.reload();
+    };
+    return (
+      <div class="banner error" role="alert">
+        <strong>{t('broken')}</strong> {problem} <Button small label={t('broken.start')} onClick={restart} />
+      </div>
+    );
   }
 }

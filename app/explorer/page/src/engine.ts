@@ -10,13 +10,16 @@ export interface Failure {
   where: string;
   what: string;
   advice: string;
-  code?: string;      // what it is, for the page's own sentence (doc/EXPLORER-API.md)
+  code?: string; // what it is, for the page's own sentence (doc/EXPLORER-API.md)
   found?: unknown;
   expected?: unknown;
 }
 
 export class EngineError extends Error {
-  constructor(readonly failure: Failure, readonly status: number) {
+  constructor(
+    readonly failure: Failure,
+    readonly status: number,
+  ) {
     super([[failure.where, failure.what].filter(Boolean).join(': '), failure.advice].filter(Boolean).join('; '));
   }
 }
@@ -92,7 +95,18 @@ export interface AttentionResult {
 }
 
 export interface OperationRequest {
-  name: 'product' | 'add' | 'softmax' | 'layer_norm' | 'rms_norm' | 'relu' | 'gelu' | 'silu' | 'rotate' | 'sinusoid' | 'normal';
+  name:
+    | 'product'
+    | 'add'
+    | 'softmax'
+    | 'layer_norm'
+    | 'rms_norm'
+    | 'relu'
+    | 'gelu'
+    | 'silu'
+    | 'rotate'
+    | 'sinusoid'
+    | 'normal';
   a?: Matrix;
   b?: Matrix;
   gain?: number[];
@@ -176,8 +190,8 @@ export interface Token {
   text: string;
   kind: 'text' | 'special' | 'byte' | 'unknown';
   word: number;
-  joined?: string;                            // of the first of several bytes: the characters they make
-  characters?: string;                        // of one that the model does not know: what it stands for
+  joined?: string; // of the first of several bytes: the characters they make
+  characters?: string; // of one that the model does not know: what it stands for
 }
 
 export interface Choice {
@@ -196,7 +210,7 @@ export interface ModelEdit {
   value?: number;
   site?: string;
   row?: number;
-  from?: Input | Input[];                     // one; several only for a mean
+  from?: Input | Input[]; // one; several only for a mean
   stack?: string;
   layer?: number;
   name?: string;
@@ -232,7 +246,7 @@ export interface PredictionRow {
 export interface RunResult {
   run: string;
   input: Input;
-  tokens: Record<string, Token[]>;            // this and the rest: where `want` names them
+  tokens: Record<string, Token[]>; // this and the rest: where `want` names them
   statistics?: Statistics[];
   predictions?: { rows: PredictionRow[] };
   checks?: { head_sum: number | null; row_sum: number };
@@ -264,7 +278,7 @@ export interface RowResult {
   projected: number[];
   projection_bias: number[];
   head_norms: number[];
-  head_sum: number | null;                    // null where an edit stands between the heads and what they write together
+  head_sum: number | null; // null where an edit stands between the heads and what they write together
   took: number;
 }
 
@@ -318,7 +332,7 @@ export interface GenerateStep {
   text: string;
   log_probability: number;
   top: Choice[];
-  weights?: Matrix;                           // [heads][keys] of the attention that is watched, as the cached step computed them
+  weights?: Matrix; // [heads][keys] of the attention that is watched, as the cached step computed them
   cache: { tokens: number; bytes: number };
 }
 
@@ -350,7 +364,12 @@ export type GenerateMethod =
 export type RunRequest = ModelRequest & { want?: string[]; top?: number };
 export type RowRequest = ModelRequest & { attention: string; head: number; query: number; keys?: number[] };
 export type ImportanceRequest = ModelRequest & Record<string, unknown>;
-export type GenerateRequest = ModelRequest & { steps: number; method: GenerateMethod; prefix_ids: number[]; watch?: string };
+export type GenerateRequest = ModelRequest & {
+  steps: number;
+  method: GenerateMethod;
+  prefix_ids: number[];
+  watch?: string;
+};
 
 // What may take long takes a signal: an aborted request is refused as `superseded`, and the engine stops computing it.
 export interface Engine {
@@ -370,15 +389,25 @@ export interface Engine {
 
 export class HttpEngine implements Engine {
   // Called with false when the server cannot be reached, and with true when it answers again.
-  constructor(private readonly base = 'api/v1/', private readonly reachable: (yes: boolean) => void = () => undefined) {}
+  constructor(
+    private readonly base = 'api/v1/',
+    private readonly reachable: (yes: boolean) => void = () => undefined,
+  ) {}
 
   // Sends and reads to the end: a connection may break in the middle of an answer, too.
-  private async exchange<T>(path: string, body: unknown, signal: AbortSignal | undefined, read: (response: Response) => Promise<T>): Promise<T> {
+  private async exchange<T>(
+    path: string,
+    body: unknown,
+    signal: AbortSignal | undefined,
+    read: (response: Response) => Promise<T>,
+  ): Promise<T> {
     let response: Response, reply: T | string;
     try {
       response = await fetch(this.base + path, {
         signal,
-        ...(body === undefined ? {} : { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) }),
+        ...(body === undefined
+          ? {}
+          : { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) }),
       });
       reply = response.ok ? await read(response) : await response.text();
     } catch {
@@ -393,7 +422,9 @@ export class HttpEngine implements Engine {
     let failure: Failure = { kind: 'internal', where: path, what: text.slice(0, 300), advice: '' };
     try {
       failure = JSON.parse(text).error ?? failure;
-    } catch { /* not JSON: the text itself says what there is to say */ }
+    } catch {
+      /* not JSON: the text itself says what there is to say */
+    }
     throw new EngineError(failure, response.status);
   }
 
@@ -401,18 +432,42 @@ export class HttpEngine implements Engine {
     return counted(this.exchange(path, body, signal, (response) => response.json() as Promise<T>));
   }
 
-  status() { return this.json<Status>('status'); }
-  async models() { return (await this.json<{ models: ModelEntry[] }>('models')).models; }
-  model(name: string) { return this.json<ModelInfo>('models/' + encodeURIComponent(name)); }
-  attention(request: AttentionRequest) { return this.json<AttentionResult>('attention', request); }
-  async operation(request: OperationRequest) { return (await this.json<{ output: Matrix }>('operation', request)).output; }
-  tokenize(request: { model: string; input: Input }) { return this.json<Record<string, Token[]>>('tokenize', request); }
-  run(request: RunRequest, signal?: AbortSignal) { return this.json<RunResult>('run', request, signal); }
-  row(request: RowRequest) { return this.json<RowResult>('row', request); }
-  importance(request: ImportanceRequest, signal?: AbortSignal) { return this.json<ImportanceResult>('importance', request, signal); }
-  heads(request: { model: string; inputs?: Input[] }, signal?: AbortSignal) { return this.json<HeadsResult>('heads', request, signal); }
-  generate(request: GenerateRequest, signal?: AbortSignal) { return this.json<GenerateResult>('generate', request, signal); }
-  tile(request: TileRequest) { return counted(this.exchange('tile', request, undefined, readTile)); }
+  status() {
+    return this.json<Status>('status');
+  }
+  async models() {
+    return (await this.json<{ models: ModelEntry[] }>('models')).models;
+  }
+  model(name: string) {
+    return this.json<ModelInfo>('models/' + encodeURIComponent(name));
+  }
+  attention(request: AttentionRequest) {
+    return this.json<AttentionResult>('attention', request);
+  }
+  async operation(request: OperationRequest) {
+    return (await this.json<{ output: Matrix }>('operation', request)).output;
+  }
+  tokenize(request: { model: string; input: Input }) {
+    return this.json<Record<string, Token[]>>('tokenize', request);
+  }
+  run(request: RunRequest, signal?: AbortSignal) {
+    return this.json<RunResult>('run', request, signal);
+  }
+  row(request: RowRequest) {
+    return this.json<RowResult>('row', request);
+  }
+  importance(request: ImportanceRequest, signal?: AbortSignal) {
+    return this.json<ImportanceResult>('importance', request, signal);
+  }
+  heads(request: { model: string; inputs?: Input[] }, signal?: AbortSignal) {
+    return this.json<HeadsResult>('heads', request, signal);
+  }
+  generate(request: GenerateRequest, signal?: AbortSignal) {
+    return this.json<GenerateResult>('generate', request, signal);
+  }
+  tile(request: TileRequest) {
+    return counted(this.exchange('tile', request, undefined, readTile));
+  }
 }
 
 async function readTile(response: Response): Promise<Tile> {
@@ -426,7 +481,8 @@ async function readTile(response: Response): Promise<Tile> {
 
 // One request in flight and at most one waiting: a drag sends as fast as answers come and never queues.
 export class Lane<Request, Reply> {
-  private waiting: { request: Request; done: (reply: Reply | null) => void; failed: (error: unknown) => void } | null = null;
+  private waiting: { request: Request; done: (reply: Reply | null) => void; failed: (error: unknown) => void } | null =
+    null;
   private busy = false;
 
   constructor(private readonly call: (request: Request) => Promise<Reply>) {}
@@ -476,5 +532,7 @@ export class Newest<Request, Reply> {
     }
   }
 
-  stop(): void { this.running?.abort(); }
+  stop(): void {
+    this.running?.abort();
+  }
 }

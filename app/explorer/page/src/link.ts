@@ -6,8 +6,8 @@ export const linkVersion = 1;
 export type RoomName = 'learn' | 'bench' | 'model';
 export interface Route {
   room: RoomName;
-  path: string[];       // what follows the room: the lesson's name
-  state: unknown;       // null: none given
+  path: string[]; // what follows the room: the lesson's name
+  state: unknown; // null: none given
   stale: string | null; // version of a link that we cannot read
   lost?: 'damaged' | 'unknown'; // a link that was cut off; an address where nothing is
 }
@@ -43,7 +43,14 @@ async function unsqueeze(text: string): Promise<string> {
 export async function readHash(hash: string): Promise<Route> {
   const match = /^#\/([a-z]+)((?:\/[a-z0-9-]+)*)(?:\?(.*))?$/.exec(hash);
   const room = match ? rooms[match[1]] : undefined;
-  if (!match || !room) return { room: 'learn', path: [], state: null, stale: null, ...(/^#?\/?$/.test(hash) ? {} : { lost: 'unknown' as const }) };
+  if (!match || !room)
+    return {
+      room: 'learn',
+      path: [],
+      state: null,
+      stale: null,
+      ...(/^#?\/?$/.test(hash) ? {} : { lost: 'unknown' as const }),
+    };
   const path = match[2].split('/').filter(Boolean);
   const query = new URLSearchParams(match[3] ?? '');
   const packed = query.get('s');
@@ -64,9 +71,10 @@ export async function hashOf(room: RoomName, path: string[], state: unknown): Pr
 
 export const route = signal<Route>({ room: 'learn', path: [], state: null, stale: null });
 
-let known = '';       // the address that `route` was read from, or that a room wrote since
+let known = ''; // the address that `route` was read from, or that a room wrote since
 let following = false; // an address is being read
-let writing = 0, reading = 0;
+let writing = 0,
+  reading = 0;
 
 // Puts a room's state into the address without a history entry a keystroke. Where the reader is on the way to another address, that
 // one stands.

@@ -7,5 +7,8 @@ import { hush } from './shared';
 import { chooseLanguage, language } from './words';
 
 chooseLanguage(language.value);
-addEventListener('hashchange', () => { hush(); void followHash(); });
+addEventListener('hashchange', () => {
+  hush();
+  void followHash();
+});
 void followHash().then(() => render(<App />, document.getElementById('app')!));

@@ -12,12 +12,18 @@ export function show(value: number | null | undefined, digits = 3, even = false)
 }
 
 // Whether some of them have decimals, which then all are written with.
-export const fractions = (values: (number | null)[]): boolean => values.some((value) => value !== null && !Number.isInteger(value));
+export const fractions = (values: (number | null)[]): boolean =>
+  values.some((value) => value !== null && !Number.isInteger(value));
 
 // What people type for a number: full-width digits (a Chinese input method types them), a typographic minus, a fraction, a decimal
 // comma, digits in groups of three. NaN where it is none.
 export function readNumber(text: string): number {
-  const plain = text.normalize('NFKC').trim().replace(/[−–—]/g, '-').replace(/。/g, '.').replace(/[，、]/g, ',');
+  const plain = text
+    .normalize('NFKC')
+    .trim()
+    .replace(/[−–—]/g, '-')
+    .replace(/。/g, '.')
+    .replace(/[，、]/g, ',');
   const fraction = /^([^/]+)\/([^/]+)$/.exec(plain);
   if (fraction) return readNumber(fraction[1]) / readNumber(fraction[2]);
   const grouped = /^[+-]?[1-9]\d{0,2}([, ]\d{3})+(\.\d*)?$/.test(plain) ? plain.replace(/[, ]/g, '') : plain;
@@ -50,14 +56,19 @@ export function exact(value: number | null): string {
 }
 
 // The full number as a tooltip, worked out when somebody points at it: thousands of cells stand on a page.
-export const fullOnHover = (value: number | null, before = '') => (event: { currentTarget: EventTarget | null }) => {
-  (event.currentTarget as HTMLElement).title = before + exact(value);
-};
+export const fullOnHover =
+  (value: number | null, before = '') =>
+  (event: { currentTarget: EventTarget | null }) => {
+    (event.currentTarget as HTMLElement).title = before + exact(value);
+  };
 
 export function bytes(count: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let unit = 0;
-  while (count >= 1024 && unit < units.length - 1) { count /= 1024; ++unit; }
+  while (count >= 1024 && unit < units.length - 1) {
+    count /= 1024;
+    ++unit;
+  }
   return `${Number.isInteger(count) ? count : count.toFixed(count < 10 ? 2 : 1)} ${units[unit]}`;
 }
 
@@ -65,21 +76,40 @@ export function count(value: number): string {
   return String(value).replace(/\B(?=(\d{3})+(?!\d))/g, ',');
 }
 
-export const shape = (m: unknown[][] | null | undefined) => m ? `${m.length} × ${m[0]?.length ?? 0}` : '';
+export const shape = (m: unknown[][] | null | undefined) => (m ? `${m.length} × ${m[0]?.length ?? 0}` : '');
 
 // Why a text is no table: a cell that is no number, or (`length`) a row that is shorter or longer than the first.
-export interface TableProblem { row: number; column: number; cell: string; length?: { found: number; first: number } }
+export interface TableProblem {
+  row: number;
+  column: number;
+  cell: string;
+  length?: { found: number; first: number };
+}
 
 // A table as people type or paste it: commas, semicolons, tabs or spaces between the cells, perhaps quoted; a first line of names
 // and brackets are left out. Where tabs or semicolons stand between cells a comma belongs to the number, as in much of Europe;
 // where a semicolon ends a row ([1, 2; 3, 4]) it does so.
 export function parseTable(text: string): { rows: number[][]; problem: TableProblem | null } {
-  const plain = text.replace(/；/g, ';').replace(/，/g, ',').replace(/"([^"\n]*)"/g, '$1');
+  const plain = text
+    .replace(/；/g, ';')
+    .replace(/，/g, ',')
+    .replace(/"([^"\n]*)"/g, '$1');
   const single = (cell: string) => Number.isFinite(readNumber(cell));
-  const ends = /;/.test(plain) && (/[[\]]/.test(plain) || !plain.split(/[;\n]/).every((cell) => !cell.trim() || single(cell)));
-  const lines = plain.replace(/\]\s*,?\s*\[/g, '\n').replace(/[[\]]/g, '').split(ends ? /\r?\n|;/ : /\r?\n/).filter((line) => line.trim());
-  const cellsOf = (line: string) => line.trim().replace(/[,;]\s*$/, '').split(/\t/.test(line) ? /\t/ : /;/.test(line) ? /;/ : /,/.test(line) ? /,/ : /\s+/).map((cell) => cell.trim());
-  if (lines.length > 1 && cellsOf(lines[0]).every((cell) => cell !== '' && !single(cell) && !/\d/.test(cell))) lines.shift();
+  const ends =
+    /;/.test(plain) && (/[[\]]/.test(plain) || !plain.split(/[;\n]/).every((cell) => !cell.trim() || single(cell)));
+  const lines = plain
+    .replace(/\]\s*,?\s*\[/g, '\n')
+    .replace(/[[\]]/g, '')
+    .split(ends ? /\r?\n|;/ : /\r?\n/)
+    .filter((line) => line.trim());
+  const cellsOf = (line: string) =>
+    line
+      .trim()
+      .replace(/[,;]\s*$/, '')
+      .split(/\t/.test(line) ? /\t/ : /;/.test(line) ? /;/ : /,/.test(line) ? /,/ : /\s+/)
+      .map((cell) => cell.trim());
+  if (lines.length > 1 && cellsOf(lines[0]).every((cell) => cell !== '' && !single(cell) && !/\d/.test(cell)))
+    lines.shift();
   const rows: number[][] = [];
   for (const line of lines) {
     const row: number[] = [];
@@ -91,11 +121,17 @@ export function parseTable(text: string): { rows: number[][]; problem: TableProb
   }
   const width = rows[0]?.length ?? 0;
   const bad = rows.findIndex((row) => row.length !== width);
-  if (bad >= 0) return { rows, problem: { row: bad, column: rows[bad].length, cell: '', length: { found: rows[bad].length, first: width } } };
+  if (bad >= 0)
+    return {
+      rows,
+      problem: { row: bad, column: rows[bad].length, cell: '', length: { found: rows[bad].length, first: width } },
+    };
   return { rows, problem: null };
 }
 
-export const toCsv = (m: (number | null)[][]) => m.map((row) => row.map((value) => value === null ? '-inf' : String(value)).join(',')).join('\n') + '\n';
+export const toCsv = (m: (number | null)[][]) =>
+  m.map((row) => row.map((value) => (value === null ? '-inf' : String(value))).join(',')).join('\n') + '\n';
 
 // For what comes from outside: a whole number from low to high.
-export const isWhole = (value: unknown, low: number, high: number): value is number => Number.isInteger(value) && (value as number) >= low && (value as number) <= high;
+export const isWhole = (value: unknown, low: number, high: number): value is number =>
+  Number.isInteger(value) && (value as number) >= low && (value as number) <= high;

@@ -10,9 +10,14 @@ export interface RowPreview {
 
 // A preview stands for one list of edits (null: a drag that is not over) and as long as the engine has not answered that list.
 // It is never taken away by an answer to an older one, so that quick steps with the arrow keys all count.
-export interface StandIn extends RowPreview { edits: readonly unknown[] | null }
-export const standsIn = (preview: StandIn | null, edits: readonly unknown[], answered: readonly unknown[] | undefined): boolean =>
-  preview !== null && (preview.edits === null || (preview.edits === edits && answered !== edits));
+export interface StandIn extends RowPreview {
+  edits: readonly unknown[] | null;
+}
+export const standsIn = (
+  preview: StandIn | null,
+  edits: readonly unknown[],
+  answered: readonly unknown[] | undefined,
+): boolean => preview !== null && (preview.edits === null || (preview.edits === edits && answered !== edits));
 
 export function previewRow(masked: (number | null)[], edits: ScoreEdit[], values: number[][]): RowPreview {
   const scores = masked.slice();
@@ -43,7 +48,9 @@ export function softmaxWithLocks(scores: (number | null)[], locked: Map<number, 
   let fixed = 0;
   for (const [key, weight] of locked) if (scores[key] !== null) fixed += weight;
   let highest = -Infinity;
-  scores.forEach((score, key) => { if (score !== null && !locked.has(key)) highest = Math.max(highest, score); });
+  scores.forEach((score, key) => {
+    if (score !== null && !locked.has(key)) highest = Math.max(highest, score);
+  });
   let sum = 0;
   const weights = scores.map((score, key) => {
     if (score === null) return 0;
@@ -52,7 +59,9 @@ export function softmaxWithLocks(scores: (number | null)[], locked: Map<number, 
     sum += e;
     return e;
   });
-  return weights.map((weight, key) => scores[key] === null || locked.has(key) ? weight : sum > 0 ? weight / sum * (1 - fixed) : 0);
+  return weights.map((weight, key) =>
+    scores[key] === null || locked.has(key) ? weight : sum > 0 ? (weight / sum) * (1 - fixed) : 0,
+  );
 }
 
 // log of the sum of exp(score), null where every key is masked.

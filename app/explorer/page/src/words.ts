@@ -16,8 +16,15 @@ function firstLanguage(): Language {
   try {
     const kept = localStorage.getItem('attend.language');
     if (kept === 'en' || kept === 'zh') return kept;
-  } catch { /* storage may be closed to us; then the browser decides each time */ }
-  return navigator.languages?.find((name) => /^(zh|en)/i.test(name))?.toLowerCase().startsWith('zh') ? 'zh' : 'en';
+  } catch {
+    /* storage may be closed to us; then the browser decides each time */
+  }
+  return navigator.languages
+    ?.find((name) => /^(zh|en)/i.test(name))
+    ?.toLowerCase()
+    .startsWith('zh')
+    ? 'zh'
+    : 'en';
 }
 
 export const language = signal<Language>(typeof navigator === 'undefined' ? 'en' : firstLanguage());
@@ -30,5 +37,9 @@ export function t(key: Key, ...values: (string | number)[]): string {
 export function chooseLanguage(next: Language): void {
   language.value = next;
   document.documentElement.lang = next === 'zh' ? 'zh-CN' : 'en';
-  try { localStorage.setItem('attend.language', next); } catch { /* as above */ }
+  try {
+    localStorage.setItem('attend.language', next);
+  } catch {
+    /* as above */
+  }
 }

@@ -18,28 +18,53 @@ export function valuesOf(r: AttentionResult, head: number, heads: number): Matri
 
 // The preview, where it stands for what the workbench shows now.
 export const standing = computed(() => {
-  const b = bench.value, r = result.value, p = preview.value;
-  if (!p || !r || r.heads.length !== b.heads || p.head >= b.heads || p.query >= r.q.length || p.weights.length !== r.k.length) return null;
+  const b = bench.value,
+    r = result.value,
+    p = preview.value;
+  if (
+    !p ||
+    !r ||
+    r.heads.length !== b.heads ||
+    p.head >= b.heads ||
+    p.query >= r.q.length ||
+    p.weights.length !== r.k.length
+  )
+    return null;
   return standsIn(p, b.edits, settled.value?.edits) ? p : null;
 });
 
-const withRow = <Row>(rows: Row[], at: number, row: Row): Row[] => rows.map((old, i) => i === at ? row : old);
+const withRow = <Row>(rows: Row[], at: number, row: Row): Row[] => rows.map((old, i) => (i === at ? row : old));
 
 // The engine's answer with the previewed row in it. Every other row is the one the engine sent, and the same array.
 export const seen = computed((): AttentionResult | null => {
-  const r = result.value, p = standing.value;
+  const r = result.value,
+    p = standing.value;
   if (!r || !p) return r;
-  const { head, query } = p, had = r.heads[head], width = had.output[0].length;
+  const { head, query } = p,
+    had = r.heads[head],
+    width = had.output[0].length;
   const concatenated = r.concatenated[query].slice();
-  p.output.forEach((value, x) => { concatenated[head * width + x] = value; });
+  p.output.forEach((value, x) => {
+    concatenated[head * width + x] = value;
+  });
   const wo = bench.value.wo;
   return {
     ...r,
     heads: withRow(r.heads, head, {
-      ...had, scores: withRow(had.scores, query, p.scores), weights: withRow(had.weights, query, p.weights), output: withRow(had.output, query, p.output),
+      ...had,
+      scores: withRow(had.scores, query, p.scores),
+      weights: withRow(had.weights, query, p.weights),
+      output: withRow(had.output, query, p.output),
       log_sum_exp: withRow(had.log_sum_exp, query, logSumExp(p.scores)),
     }),
     concatenated: withRow(r.concatenated, query, concatenated),
-    projected: r.projected && wo && wo.length === concatenated.length ? withRow(r.projected, query, wo[0].map((_, c) => concatenated.reduce((sum, value, i) => sum + value * wo[i][c], 0))) : r.projected,
+    projected:
+      r.projected && wo && wo.length === concatenated.length
+        ? withRow(
+            r.projected,
+            query,
+            wo[0].map((_, c) => concatenated.reduce((sum, value, i) => sum + value * wo[i][c], 0)),
+          )
+        : r.projected,
   };
 });

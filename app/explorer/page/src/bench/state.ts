@@ -36,20 +36,55 @@ export const emptyMask = { kind: 'none' as MaskKind, before: 1, length: 1, allow
 
 export const abc: Bench = {
   source: 'self',
-  x: [[1, 0], [0, 1], [1, 1]], memory: [[1, 0], [0, 1], [1, 1]],
-  wq: [[1, 0], [0, 1]], wk: [[1, 1], [0, 1]], wv: [[1, 0], [1, 2]], wo: null,
-  q: [], k: [], v: [],
-  heads: 1, scale: null, mask: emptyMask, rotary: false, edits: [],
-  names: ['A', 'B', 'C'], memoryNames: ['M1', 'M2', 'M3'],
-  chosen: { head: 0, query: 2, key: 0 }, seed: null,
+  x: [
+    [1, 0],
+    [0, 1],
+    [1, 1],
+  ],
+  memory: [
+    [1, 0],
+    [0, 1],
+    [1, 1],
+  ],
+  wq: [
+    [1, 0],
+    [0, 1],
+  ],
+  wk: [
+    [1, 1],
+    [0, 1],
+  ],
+  wv: [
+    [1, 0],
+    [1, 2],
+  ],
+  wo: null,
+  q: [],
+  k: [],
+  v: [],
+  heads: 1,
+  scale: null,
+  mask: emptyMask,
+  rotary: false,
+  edits: [],
+  names: ['A', 'B', 'C'],
+  memoryNames: ['M1', 'M2', 'M3'],
+  chosen: { head: 0, query: 2, key: 0 },
+  seed: null,
 };
 
 const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ';
-export const nameOf = (names: string[], i: number, cross = false) => names[i] ?? (cross ? `M${i}` : i < 26 ? letters[i] : `T${i}`);
+export const nameOf = (names: string[], i: number, cross = false) =>
+  names[i] ?? (cross ? `M${i}` : i < 26 ? letters[i] : `T${i}`);
 // More rows than letters are numbered, so that each name is short and its own.
-const manyNames = (names: string[], i: number, rows: number) => names[i] ?? (rows > letters.length ? String(i) : nameOf(names, i));
-export const queryNames = (b: Bench, rows: number) => Array.from({ length: rows }, (_, i) => manyNames(b.names, i, rows));
-export const keyNames = (b: Bench, rows: number) => Array.from({ length: rows }, (_, i) => b.source === 'self' ? manyNames(b.names, i, rows) : nameOf(b.memoryNames, i, true));
+const manyNames = (names: string[], i: number, rows: number) =>
+  names[i] ?? (rows > letters.length ? String(i) : nameOf(names, i));
+export const queryNames = (b: Bench, rows: number) =>
+  Array.from({ length: rows }, (_, i) => manyNames(b.names, i, rows));
+export const keyNames = (b: Bench, rows: number) =>
+  Array.from({ length: rows }, (_, i) =>
+    b.source === 'self' ? manyNames(b.names, i, rows) : nameOf(b.memoryNames, i, true),
+  );
 
 export function requestOf(b: Bench): AttentionRequest {
   const mask: MaskRule[] = [];
@@ -58,12 +93,26 @@ export function requestOf(b: Bench): AttentionRequest {
   if (b.mask.kind === 'prefix') mask.push({ rule: 'prefix', length: b.mask.length });
   if (b.mask.kind === 'dense') mask.push({ rule: 'dense', allowed: b.mask.allowed });
   const common = {
-    output_weight: b.wo, heads: b.heads, key_heads: b.heads, scale: b.scale, mask, edits: b.edits,
-    positions: b.rotary ? { kind: 'rotary' as const, base: 10000, pairing: 'halves' as const } : { kind: 'none' as const },
+    output_weight: b.wo,
+    heads: b.heads,
+    key_heads: b.heads,
+    scale: b.scale,
+    mask,
+    edits: b.edits,
+    positions: b.rotary
+      ? { kind: 'rotary' as const, base: 10000, pairing: 'halves' as const }
+      : { kind: 'none' as const },
   };
   return b.source === 'direct'
     ? { query: b.q, key: b.k, value: b.v, ...common }
-    : { x: b.x, memory: b.source === 'cross' ? b.memory : null, query_weight: b.wq, key_weight: b.wk, value_weight: b.wv, ...common };
+    : {
+        x: b.x,
+        memory: b.source === 'cross' ? b.memory : null,
+        query_weight: b.wq,
+        key_weight: b.wk,
+        value_weight: b.wv,
+        ...common,
+      };
 }
 
 // ---- Store -------------------------------------------------------------------------------------------------------
@@ -72,7 +121,7 @@ export const bench = signal<Bench>(abc);
 export const result = signal<AttentionResult | null>(null);
 export const baseResult = signal<AttentionResult | null>(null); // without edits
 export const failure = signal<unknown>(null);
-export const settled = signal<Bench | null>(null);               // the state that `result` belongs to
+export const settled = signal<Bench | null>(null); // the state that `result` belongs to
 const history = new History<Bench>();
 export const { past, future } = history;
 
@@ -89,8 +138,13 @@ function kept(old: unknown, now: unknown): unknown {
 function keepRows(old: AttentionResult | null, now: AttentionResult): AttentionResult {
   if (!old) return now;
   const out: Record<string, unknown> = { ...now };
-  for (const name of Object.keys(out) as (keyof AttentionResult)[]) if (name !== 'heads') out[name] = kept(old[name], out[name]);
-  out.heads = now.heads.map((head, h) => Object.fromEntries(Object.entries(head).map(([name, value]) => [name, kept(old.heads[h]?.[name as keyof typeof head], value)])));
+  for (const name of Object.keys(out) as (keyof AttentionResult)[])
+    if (name !== 'heads') out[name] = kept(old[name], out[name]);
+  out.heads = now.heads.map((head, h) =>
+    Object.fromEntries(
+      Object.entries(head).map(([name, value]) => [name, kept(old.heads[h]?.[name as keyof typeof head], value)]),
+    ),
+  );
   return out as unknown as AttentionResult;
 }
 
@@ -124,7 +178,10 @@ async function ask(b: Bench): Promise<void> {
   }
 }
 
-export function askAgain(): void { baseFor = ''; void ask(bench.value); }
+export function askAgain(): void {
+  baseFor = '';
+  void ask(bench.value);
+}
 
 export function change(next: Partial<Bench>, merge: string | null = null): void {
   history.record(bench.value, merge);
@@ -148,7 +205,8 @@ export function draft(edits: ScoreEdit[]): void {
 // Where one looks is no step for undo.
 export function choose(chosen: Partial<Bench['chosen']>): void {
   bench.value = { ...bench.value, chosen: { ...bench.value.chosen, ...chosen } };
-  if (settled.value && settled.value.edits === bench.value.edits) settled.value = { ...settled.value, chosen: bench.value.chosen };
+  if (settled.value && settled.value.edits === bench.value.edits)
+    settled.value = { ...settled.value, chosen: bench.value.chosen };
 }
 
 export const undo = (): void => show(history.back(bench.value));
@@ -162,32 +220,52 @@ export function load(b: Bench): void {
 // ---- Edits -------------------------------------------------------------------------------------------------------
 
 export function withEdit(edits: ScoreEdit[], edit: ScoreEdit): ScoreEdit[] {
-  return [...edits.filter((other) => !(other.head === edit.head && other.query === edit.query && other.key === edit.key)), edit];
+  return [
+    ...edits.filter((other) => !(other.head === edit.head && other.query === edit.query && other.key === edit.key)),
+    edit,
+  ];
 }
 export function withoutEdit(edits: ScoreEdit[], head: number, query: number, key: number): ScoreEdit[] {
   return edits.filter((other) => !(other.head === head && other.query === query && other.key === key));
 }
-export const editOf = (edits: ScoreEdit[], head: number, query: number, key: number) => edits.find((other) => other.head === head && other.query === query && other.key === key);
-export const rowEdits = (edits: ScoreEdit[], head: number, query: number) => edits.filter((other) => (other.head === head || other.head < 0) && (other.query === query || other.query < 0));
+export const editOf = (edits: ScoreEdit[], head: number, query: number, key: number) =>
+  edits.find((other) => other.head === head && other.query === query && other.key === key);
+export const rowEdits = (edits: ScoreEdit[], head: number, query: number) =>
+  edits.filter((other) => (other.head === head || other.head < 0) && (other.query === query || other.query < 0));
 
 // What a lock may hold at most, beside the other locks of its row.
 export function roomForLock(edits: ScoreEdit[], head: number, query: number, key: number): number {
-  return 1 - rowEdits(edits, head, query).filter((other) => other.kind === 'lock' && other.key !== key).reduce((sum, other) => sum + (other.value ?? 0), 0);
+  return (
+    1 -
+    rowEdits(edits, head, query)
+      .filter((other) => other.kind === 'lock' && other.key !== key)
+      .reduce((sum, other) => sum + (other.value ?? 0), 0)
+  );
 }
 
 // The weight nearest to the wanted one that the chosen row's key can be locked to.
 export function lockFor(b: Bench, r: AttentionResult | null, key: number, wanted: number): number {
   const { head, query } = b.chosen;
-  const bound = new Set(rowEdits(b.edits, head, query).filter((edit) => edit.kind === 'lock').map((edit) => edit.key));
+  const bound = new Set(
+    rowEdits(b.edits, head, query)
+      .filter((edit) => edit.kind === 'lock')
+      .map((edit) => edit.key),
+  );
   const scores = r?.heads[Math.min(head, r.heads.length - 1)].scores[query] ?? [];
-  const alone = scores.length > 0 && !scores.some((score, other) => other !== key && score !== null && !bound.has(other));
+  const alone =
+    scores.length > 0 && !scores.some((score, other) => other !== key && score !== null && !bound.has(other));
   return lockable(wanted, roomForLock(b.edits, head, query, key), alone);
 }
 
 // ---- Checking what comes from outside: links and files -------------------------------------------------------------
 
 // Why a state cannot be read: which part it is, and the cell where that is a matrix (counted from 0).
-export interface Unreadable { part: string; row?: number; column?: number; found?: string }
+export interface Unreadable {
+  part: string;
+  row?: number;
+  column?: number;
+  found?: string;
+}
 
 function faultOf(name: string, m: unknown, empty = false): Unreadable | null {
   if (!Array.isArray(m) || (!empty && m.length === 0) || m.length > 512) return { part: name };
@@ -203,22 +281,60 @@ function faultOf(name: string, m: unknown, empty = false): Unreadable | null {
 // `whole`: a file holds every matrix it needs; a link only what differs from the first example.
 export function readBench(data: unknown, whole = false): Bench | Unreadable {
   if (typeof data !== 'object' || data === null || Array.isArray(data)) return { part: 'state' };
-  const b = { ...abc, ...data as Partial<Bench> };
+  const b = { ...abc, ...(data as Partial<Bench>) };
   if (!['self', 'cross', 'direct'].includes(b.source)) return { part: 'source' };
-  const used: (keyof Bench)[] = b.source === 'direct' ? ['q', 'k', 'v'] : b.source === 'cross' ? ['x', 'memory', 'wq', 'wk', 'wv'] : ['x', 'wq', 'wk', 'wv'];
+  const used: (keyof Bench)[] =
+    b.source === 'direct'
+      ? ['q', 'k', 'v']
+      : b.source === 'cross'
+        ? ['x', 'memory', 'wq', 'wk', 'wv']
+        : ['x', 'wq', 'wk', 'wv'];
   if (whole) for (const name of used) if (!(name in data)) return { part: name };
-  for (const name of ['x', 'memory', 'wq', 'wk', 'wv'] as const) { const fault = faultOf(name, b[name]); if (fault) return fault; }
-  for (const name of ['q', 'k', 'v'] as const) { const fault = faultOf(name, b[name], b.source !== 'direct'); if (fault) return fault; }
-  if (b.wo !== null) { const fault = faultOf('wo', b.wo); if (fault) return fault; }
+  for (const name of ['x', 'memory', 'wq', 'wk', 'wv'] as const) {
+    const fault = faultOf(name, b[name]);
+    if (fault) return fault;
+  }
+  for (const name of ['q', 'k', 'v'] as const) {
+    const fault = faultOf(name, b[name], b.source !== 'direct');
+    if (fault) return fault;
+  }
+  if (b.wo !== null) {
+    const fault = faultOf('wo', b.wo);
+    if (fault) return fault;
+  }
   if (!isWhole(b.heads, 1, 64)) return { part: 'heads' };
   if (!(b.scale === null || (typeof b.scale === 'number' && Number.isFinite(b.scale)))) return { part: 'scale' };
-  if (!b.mask || !['none', 'causal', 'window', 'prefix', 'dense'].includes(b.mask.kind) || faultOf('mask', b.mask.allowed, true)) return { part: 'mask' };
+  if (
+    !b.mask ||
+    !['none', 'causal', 'window', 'prefix', 'dense'].includes(b.mask.kind) ||
+    faultOf('mask', b.mask.allowed, true)
+  )
+    return { part: 'mask' };
   if (!isWhole(b.mask.before, 0, 512) || !isWhole(b.mask.length, 0, 512)) return { part: 'mask' };
   if (!Array.isArray(b.edits) || b.edits.length > 5000) return { part: 'edits' };
-  const wrong = b.edits.findIndex((e) => !(e && ['set', 'add', 'scale', 'forbid', 'lock'].includes(e.kind) && isWhole(e.head, -1, 63) && isWhole(e.query, -1, 511) && isWhole(e.key, -1, 511) && (e.value === undefined || Number.isFinite(e.value))));
+  const wrong = b.edits.findIndex(
+    (e) =>
+      !(
+        e &&
+        ['set', 'add', 'scale', 'forbid', 'lock'].includes(e.kind) &&
+        isWhole(e.head, -1, 63) &&
+        isWhole(e.query, -1, 511) &&
+        isWhole(e.key, -1, 511) &&
+        (e.value === undefined || Number.isFinite(e.value))
+      ),
+  );
   if (wrong >= 0) return { part: `edits[${wrong}]` };
-  if (![b.names, b.memoryNames].every((names) => Array.isArray(names) && names.every((name) => typeof name === 'string'))) return { part: 'names' };
-  if (!b.chosen || !isWhole(b.chosen.head, 0, b.heads - 1) || !isWhole(b.chosen.query, 0, 511) || !isWhole(b.chosen.key, 0, 511)) return { part: 'chosen' };
+  if (
+    ![b.names, b.memoryNames].every((names) => Array.isArray(names) && names.every((name) => typeof name === 'string'))
+  )
+    return { part: 'names' };
+  if (
+    !b.chosen ||
+    !isWhole(b.chosen.head, 0, b.heads - 1) ||
+    !isWhole(b.chosen.query, 0, 511) ||
+    !isWhole(b.chosen.key, 0, 511)
+  )
+    return { part: 'chosen' };
   if (!(b.seed === null || isWhole(b.seed, 0, mostSeed))) return { part: 'seed' };
   return b;
 }
@@ -228,6 +344,7 @@ export const mostSeed = 2 ** 48;
 // Only what differs from the first example goes into the link.
 export function linkState(b: Bench): Partial<Bench> {
   const out: Record<string, unknown> = {};
-  for (const key of Object.keys(b) as (keyof Bench)[]) if (JSON.stringify(b[key]) !== JSON.stringify(abc[key])) out[key] = b[key];
+  for (const key of Object.keys(b) as (keyof Bench)[])
+    if (JSON.stringify(b[key]) !== JSON.stringify(abc[key])) out[key] = b[key];
   return out as Partial<Bench>;
 }
