@@ -11,6 +11,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
@@ -101,15 +102,20 @@ struct EdgeOptions {
   // > 0: only so many edges, those of the largest `by` (absolute value), instead of matrices. Rows are then computed
   // block by block: memory is linear in the length.
   std::int64_t top = 0;
+  // Only the edges of this query, in every head asked for: matrices have one row. Memory and time of the edges are then those
+  // of one row; the run and its gradient stay whole. Error(argument) where an attention has no such query.
+  std::optional<std::int64_t> query = {};
   EdgeMeasure by = EdgeMeasure::first_order;
   std::int64_t most_bytes = std::int64_t{1} << 30;  // for matrices; Error(argument) with the estimate beyond
   Probe* probe = nullptr;                           // sees the run as well (StatisticsRecorder, say)
 };
 
-// Of one head, [queries, keys]; undefined where not asked for. An edge that the mask hides has 0 everywhere.
+// Of one head, [queries, keys], or [1, keys] with EdgeOptions::query; undefined where not asked for. An edge that the mask
+// hides has 0 everywhere.
 struct HeadEdges {
   HeadPlace head;
   Tensor weight, write, first_order;
+  std::int64_t first_query = 0;  // whose edges the first row holds
 };
 
 // NaN where not measured.
@@ -140,10 +146,12 @@ EdgeReport edge_effects(const Model& model, const ModelInput& input, const std::
 
 // The effects of cutting each edge alone. Cuts of one layer are items of one batch; only what can change is computed: the
 // edge's row in its layer, and from there on all rows of an encoder, the later rows of a decoder, the target's rows of
-// the last layer. Error(argument) for an edge that does not exist or that the mask hides.
+// the last layer. Error(argument) for an edge that does not exist or that the mask hides. `cancelled` is asked before every
+// batch; true ends with Error(cancelled).
 std::vector<double> exact_effects(const Model& model, const ModelInput& input, const Target& target,
-                                  std::span<const Edge> edges);
-void measure_exactly(const Model& model, const ModelInput& input, const Target& target, std::span<MeasuredEdge> edges);
+                                  std::span<const Edge> edges, const std::function<bool()>& cancelled = {});
+void measure_exactly(const Model& model, const ModelInput& input, const Target& target, std::span<MeasuredEdge> edges,
+                     const std::function<bool()>& cancelled = {});
 
 // ---- Heads and layers -------------------------------------------------------------------------------------------------
 

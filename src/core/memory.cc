@@ -105,6 +105,10 @@ void reset_peak_memory() {
   store().use.peak_bytes = store().use.live_bytes;
 }
 
+std::int64_t buffer_bytes(std::int64_t floats) {
+  return floats <= 0 ? 0 : static_cast<std::int64_t>(bytes_for(floats));
+}
+
 ResidentBytes resident_bytes() {
   ResidentBytes result;
   std::ifstream status("/proc/self/status");

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "attend/memory.h"
+
 namespace attend {
 
 // Alignment of every buffer in bytes: one cache line, and the widest vector there is.
@@ -31,13 +33,6 @@ class Buffer {
   std::int64_t size_ = 0;
 };
 
-struct MemoryUse {
-  std::int64_t live_bytes = 0;  // in buffers that somebody owns
-  std::int64_t peak_bytes = 0;  // highest live_bytes since the last reset_peak_memory()
-  std::int64_t kept_bytes = 0;  // freed, kept for the next request
-};
-MemoryUse memory_use();
-void reset_peak_memory();
 // Bytes of this process that lie in memory now, and the most there were since it began; 0 where the system does not tell.
 struct ResidentBytes {
   std::int64_t now = 0, most = 0;
@@ -45,7 +40,5 @@ struct ResidentBytes {
 ResidentBytes resident_bytes();
 // Bytes that this process can have at most: memory and swap of the machine, less where a limit is set (ulimit -v, cgroup).
 std::int64_t most_memory();
-// Returns all kept memory to the operating system.
-void release_kept_memory();
 
 }  // namespace attend

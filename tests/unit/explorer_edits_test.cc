@@ -9,6 +9,7 @@
 
 #include "attend/tokenizer.h"
 #include "explorer/api_error.h"
+#include "explorer/generation.h"
 #include "explorer/runs.h"
 #include "reference/random_models.h"
 #include "reference/transformer_reference.h"
@@ -155,6 +156,45 @@ TEST(ExplorerEdits, OfScoresAreTheTextbooks) {
   write_row(out, *locked, {{StackKind::decoder, 1, Part::cross}, 3, 2, {}}, Limits(), StopSignal());
   out.end_object();
   EXPECT_NEAR(Json::parse(out.take())["weights"][5].get<double>(), 0.75, 1e-6) << "the row tells the edited weight";
+}
+
+// The cache still holds an evicted entry; a generation tells at which steps it is read no more, and its weights show it.
+TEST(ExplorerEdits, AGenerationTellsWhatIsEvicted) {
+  const Letters letters = rotary_decoder();
+  const auto edits =
+      letters.edits(Json::array({{{"kind", "evict"}, {"attention", "decoder.1.self"}, {"key", 1}, {"query", 2}},
+                                 {{"kind", "evict"}, {"attention", "decoder.1.self"}, {"key", 0}, {"query", 4}},
+                                 {{"kind", "evict"}, {"attention", "decoder.0.self"}, {"key", 2}},
+                                 {{"kind", "forbid"}, {"attention", "decoder.1.self"}, {"key", 2}}}));
+  ModelInput input;
+  input.ids.assign(letters.prepared.input.ids.begin(), letters.prepared.input.ids.begin() + 2);
+  GenerationRequest request;
+  request.steps = 4;
+  request.prefix.assign(letters.prepared.input.ids.begin() + 2, letters.prepared.input.ids.begin() + 5);
+  request.watch = AttentionPlace{StackKind::decoder, 1, Part::self};
+  const Generation made = generate_openly(*letters.loaded, input, *edits, request, StopSignal());
+  ASSERT_EQ(made.steps.size(), 4u);
+  using Keys = std::vector<std::int64_t>;
+  // Step s is chosen by the row at position s + 1.
+  const Keys expected[] = {{}, {1}, {1}, {0, 1}};
+  for (std::size_t step = 0; step < made.steps.size(); ++step) {
+    const GenerationStep& one = made.steps[step];
+    EXPECT_EQ(one.evicted, expected[step]) << step;
+    for (const std::int64_t key : one.evicted)
+      for (std::size_t begin = 0; begin < one.watched.weights.size();
+           begin += static_cast<std::size_t>(one.watched.keys))
+        EXPECT_EQ(one.watched.weights[begin + static_cast<std::size_t>(key)], 0) << step;
+  }
+  JsonWriter out;
+  out.begin_object();
+  write_generation(out, *letters.loaded, input, made, request);
+  out.end_object();
+  const Json told = Json::parse(out.take());
+  EXPECT_EQ(told["steps"][3]["evicted"], Json({0, 1}));
+  const std::int64_t one_token = told["steps"][0]["cache"]["bytes"].get<std::int64_t>() / 2;
+  EXPECT_EQ(told["steps"][3]["cache"]["bytes"], 5 * one_token) << "a masked entry is not freed";
+  request.watch.reset();
+  EXPECT_TRUE(generate_openly(*letters.loaded, input, *edits, request, StopSignal()).steps[3].evicted.empty());
 }
 
 TEST(ExplorerEdits, OfPartsAreTheTextbooks) {

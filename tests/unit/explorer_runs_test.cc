@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "attend/memory.h"
 #include "explorer/generation.h"
 #include "explorer/runs.h"
 #include "reference/random_models.h"
@@ -333,6 +334,23 @@ TEST_P(ExplorerRuns, ARecordMadeAgainHasTheSameBits) {
   }
 }
 
+// What a run says it takes is what its tensors take of the allocator, plus the little that are no tensors.
+TEST_P(ExplorerRuns, CountsEveryByteItHolds) {
+  const Both both(GetParam());
+  // A width of 16 and 9 rows: the allocator rounds most sizes up. With and without room for records.
+  for (const std::int64_t most_bytes : {1 << 24, 0}) {
+    const std::int64_t before = memory_use().live_bytes;
+    const explorer::Run run(both.loaded, both.subject, no_edits(), true, most_bytes, StopSignal());
+    std::int64_t numbers = 0;
+    for (const AttentionPlace& place : attentions_of(both.loaded->config()))
+      numbers += run.statistics(place, StopSignal()).bytes();
+    const std::int64_t held = memory_use().live_bytes - before, rest = run.bytes() - held - numbers;
+    EXPECT_GT(held, 0);
+    EXPECT_GT(rest, 0) << "tensors take " << held << ", the run says " << run.bytes();
+    EXPECT_LT(rest, 1 << 14) << "tensors take " << held << ", the run says " << run.bytes();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, ExplorerRuns, testing::ValuesIn(reference::all_families()), [](const auto& each) {
   std::string name;
   for (const char c : each.param.name.substr(0, each.param.name.find_first_of(":,")))
@@ -355,6 +373,24 @@ TEST(ExplorerRunCache, GivesTheSameRunAgainAndForgetsTheOldest) {
             run_fingerprint(*both.loaded, get(2)->subject(), *no_edits()));
   for (std::int32_t last = 0; last < 18; ++last) get(last);
   EXPECT_NE(get(1), first) << "gone, and made again";
+}
+
+TEST(ExplorerRunCache, KeepsToItsBytesWhatRunsGrowByLater) {
+  const Both both(reference::all_families()[3]);
+  const std::int64_t one = both.run->bytes();
+  RunCache cache(4 * one);
+  std::vector<std::weak_ptr<const explorer::Run>> runs;
+  for (std::int32_t last = 0; last < 12; ++last) {
+    Subject subject = both.subject;
+    subject.input.ids.back() = last;
+    const auto run = cache.get(both.loaded, subject, no_edits(), false, StopSignal());
+    for (const AttentionPlace& place : attentions_of(both.loaded->config())) run->record(place, StopSignal());
+    cache.get(both.loaded, subject, no_edits(), false, StopSignal());
+    EXPECT_LE(cache.bytes(), 4 * one) << last;
+    runs.push_back(run);
+  }
+  EXPECT_TRUE(runs.front().expired());
+  EXPECT_FALSE(runs.back().expired());
 }
 
 TEST(ExplorerRunStop, EndsWhenNobodyWaits) {

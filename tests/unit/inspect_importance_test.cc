@@ -9,6 +9,7 @@
 
 #include "attend/error.h"
 #include "attend/importance.h"
+#include "attend/memory.h"
 #include "attend/ranks.h"
 #include "inspect_helpers.h"
 #include "reference/planted_models.h"
@@ -76,6 +77,82 @@ void check_looks_and_matters(const Model& model, const ModelInput& input, const 
       EXPECT_EQ(head.first_order, 0);
       EXPECT_NEAR(head.exact, 0, 2e-6);
     }
+}
+
+// Of one query: the row of the whole matrices, in every family, from a run whose memory does not grow by them.
+TEST(EdgesOfOneQuery, AreTheRowOfTheMatrices) {
+  for (const reference::NamedConfig& named : reference::all_families()) {
+    Model model(named.config, 3);
+    reference::randomise(model, 11);
+    ModelInput input;
+    if (named.config.encoder) input.source = reference::random_tokens({9}, named.config.encoder->vocabulary, 5).ids;
+    if (named.config.decoder) input.ids = reference::random_tokens({7}, named.config.decoder->vocabulary, 6).ids;
+    if (!named.config.decoder && named.config.classes > 0) continue;
+    const EdgeReport all = edge_effects(model, input, logit_of(1));
+    EdgeOptions options;
+    options.query = 4;
+    const EdgeReport one = edge_effects(model, input, logit_of(1), options);
+    ASSERT_EQ(one.heads.size(), all.heads.size()) << named.name;
+    for (std::size_t h = 0; h < all.heads.size(); ++h) {
+      EXPECT_EQ(one.heads[h].first_query, 4);
+      for (const auto& [row, whole] :
+           {std::pair(one.heads[h].weight, all.heads[h].weight), std::pair(one.heads[h].write, all.heads[h].write),
+            std::pair(one.heads[h].first_order, all.heads[h].first_order)}) {
+        ASSERT_EQ(row.rows(), 1);
+        ASSERT_EQ(row.width(), whole.width());
+        for (std::int64_t key = 0; key < row.width(); ++key)
+          EXPECT_NEAR(row.at(0, key), whole.at(4, key), 1e-5) << named.name << ' ' << key;
+      }
+    }
+    for (const MeasuredEdge& edge : one.largest(EdgeMeasure::first_order, 3)) EXPECT_EQ(edge.edge.query, 4);
+    options.top = 3;
+    for (const MeasuredEdge& edge : edge_effects(model, input, logit_of(1), options).edges)
+      EXPECT_EQ(edge.edge.query, 4);
+    for (const std::int64_t wrong : {-1, 9}) {
+      options.query = wrong;
+      expect_error([&] { edge_effects(model, input, logit_of(1), options); }, {join("has no query ", wrong), "0 to"});
+    }
+  }
+}
+
+// The edges of one row of a long text: of no size of the text squared, and no copy of what the text's run keeps for each cut.
+TEST(EdgesOfOneQuery, TakeMemoryOfOneRow) {
+  TransformerConfig config = reference::all_families()[3].config;
+  ASSERT_TRUE(config.decoder && !config.encoder) << "the family of decoders";
+  config.max_positions = 2048;
+  Model model(config, 3);
+  reference::randomise(model, 11);
+  ModelInput input;
+  input.ids = reference::random_tokens({2048}, config.decoder->vocabulary, 6).ids;
+  EdgeOptions options;
+  options.heads = {{StackKind::decoder, 0, Part::self, 1}};
+  options.query = 2047;
+  std::vector<Edge> edges;
+  for (std::int64_t key = 0; key < 600; ++key) edges.push_back({options.heads.front(), 2047, key});
+  const auto peak_of = [](const auto& call) {
+    release_kept_memory();
+    reset_peak_memory();
+    const std::int64_t before = memory_use().live_bytes;
+    call();
+    return memory_use().peak_bytes - before;
+  };
+  // What a run with its gradient takes is linear in the text: some dozen values of a row in each layer.
+  const std::int64_t linear = 2048 * (config.width + config.inner_width) * 4 * config.decoder->layers * 16;
+  EXPECT_LT(peak_of([&] { edge_effects(model, input, logit_of(1), options); }), linear + (std::int64_t{16} << 20));
+  EXPECT_LT(peak_of([&] { exact_effects(model, input, logit_of(1), edges); }), linear + (std::int64_t{48} << 20));
+}
+
+TEST(ExactEffects, EndWhenTheCallerStops) {
+  const auto planted = reference::planted_quiet();
+  ModelInput input;
+  input.ids = {0, 1, 5, 3, 2, 9, 8, 4, 1, 3, 10, 2, 6, 9};
+  const std::vector<Edge> edges{{place_of(planted.quiet), 13, 2}};
+  try {
+    exact_effects(planted.model, input, logit_of(1), edges, [] { return true; });
+    ADD_FAILURE() << "it went on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::cancelled);
+  }
 }
 
 TEST(LooksAgainstMatters, InADecoder) {

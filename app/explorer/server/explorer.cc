@@ -1,5 +1,10 @@
 #include "explorer/explorer.h"
 
+#include <stdlib.h>  // __GLIBC__
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include <memory>
 #include <optional>
 
@@ -8,6 +13,12 @@
 namespace attend::explorer {
 
 void explore(const ExplorerOptions& options, const std::function<void(const ExplorerStart&)>& ready) {
+#ifdef __GLIBC__
+  // Large blocks in mappings of their own, which go back to the system the moment they are freed. Left alone the C library
+  // raises this threshold to the largest block ever freed (up to 32 MiB), and tensors and answers of megabytes then lie in
+  // the heaps of threads, between small blocks that stay.
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
+#endif
   auto models = std::make_shared<ModelStore>(options.models, options.preferred);
   ExplorerStart start;
   start.skipped = models->skipped();

@@ -258,6 +258,11 @@ Generation generate_openly(const LoadedModel& model, const ModelInput& input, co
   std::vector<Hypothesis> hypotheses =
       std::move(attend::generate(model.folder.model, std::span(&one, 1), with_tokens_of(tokenizer, options)).front());
   for (Hypothesis& hypothesis : hypotheses) watcher.take(std::move(hypothesis));
+  if (request.watch) {
+    for (std::size_t step = 0; step < result.steps.size(); ++step)
+      result.steps[step].evicted = edits.evicted(*request.watch, result.prompt + static_cast<std::int64_t>(step) - 1,
+                                                 result.steps[step].watched.keys);
+  }
   return result;
 }
 
@@ -287,6 +292,7 @@ void write_generation(JsonWriter& out, const LoadedModel& model, const ModelInpu
         out.value(
             std::span<const float>(one.watched.weights).subspan(begin, static_cast<std::size_t>(one.watched.keys)));
       out.end_array();
+      out.field("evicted", one.evicted);
     }
     out.key("cache").begin_object().field("tokens", tokens).field("bytes", tokens * row_bytes).end_object();
     out.end_object();

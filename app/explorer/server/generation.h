@@ -47,8 +47,9 @@ struct GenerationStep {
   std::int32_t id = 0;
   float log_probability = 0;
   bool forced = false;
-  std::vector<Likely> top;  // where this token was chosen
-  WatchedRow watched;       // the same place
+  std::vector<Likely> top;            // where this token was chosen
+  WatchedRow watched;                 // the same place
+  std::vector<std::int64_t> evicted;  // its keys that edits took out of the cache
 };
 struct GenerationNode {
   std::int64_t parent = -1, step = 0;

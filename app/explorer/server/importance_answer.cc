@@ -76,22 +76,24 @@ EdgeOptions options_of(const Run& run, const ImportanceRequest& request) {
   options.by = options.first_order                        ? EdgeMeasure::first_order
                : has(request.methods, EdgeMeasure::write) ? EdgeMeasure::write
                                                           : EdgeMeasure::weight;
+  // One row of one attention is small, however long the text.
+  options.query = request.query;
   const std::int64_t cells = cells_of(config, rows_of(run.subject().input), request);
   if (!request.query && cells > most_matrix_cells) options.top = request.top;
   return options;
 }
 
-// Every edge of one query.
-std::vector<MeasuredEdge> edges_of_query(const EdgeReport& report, std::int64_t query) {
+// Every edge of a report on one query.
+std::vector<MeasuredEdge> edges_of_query(const EdgeReport& report) {
   std::vector<MeasuredEdge> edges;
   for (const HeadEdges& head : report.heads) {
     for (std::int64_t key = 0; key < head.weight.shape()[1]; ++key) {
       MeasuredEdge edge;
-      edge.edge = {head.head, query, key};
-      edge.weight = head.weight.at(query, key);
+      edge.edge = {head.head, head.first_query, key};
+      edge.weight = head.weight.at(0, key);
       if (edge.weight == 0) continue;  // the mask hides it
-      edge.write = head.write.at(query, key);
-      if (head.first_order.defined()) edge.first_order = head.first_order.at(query, key);
+      edge.write = head.write.at(0, key);
+      if (head.first_order.defined()) edge.first_order = head.first_order.at(0, key);
       edges.push_back(edge);
     }
   }
@@ -103,12 +105,11 @@ void measure_all(const Model& engine, const ModelInput& input, const Target& tar
   if (static_cast<std::int64_t>(edges.size()) > limits.exact_edges)
     throw over_limit("importance", "edges to cut", edges.size(), limits.exact_edges,
                      "narrow them by attention, head and query");
-  // Some at a time, so that a newer request need not wait.
-  constexpr std::size_t at_once = 256;
-  for (std::size_t begin = 0; begin < edges.size(); begin += at_once) {
+  // All in one call: what the cuts go on from is run once.
+  measure_exactly(engine, input, target, edges, [&] {
     stop.check();
-    measure_exactly(engine, input, target, std::span(edges).subspan(begin, std::min(at_once, edges.size() - begin)));
-  }
+    return false;
+  });
 }
 
 void write_edges(JsonWriter& out, const std::vector<MeasuredEdge>& edges, const std::vector<EdgeMeasure>& methods) {
@@ -185,7 +186,7 @@ void write_importance(JsonWriter& out, const Run& run, const ImportanceRequest& 
   stop.check();
   const EdgeReport report = edge_effects(engine, input, asked.target, options);
 
-  std::vector<MeasuredEdge> edges = request.query     ? edges_of_query(report, *request.query)
+  std::vector<MeasuredEdge> edges = request.query     ? edges_of_query(report)
                                     : options.top > 0 ? report.edges
                                                       : report.largest(options.by, request.top);
   const bool exact = has(request.methods, EdgeMeasure::exact);

@@ -18,7 +18,7 @@ struct Limits {
   std::int64_t heads_inputs = 1000;       // texts of one /heads
   std::int64_t exact_edges = 4096;        // edges of one /importance that are cut one by one
   std::int64_t queue = 16;                // requests that wait in one lane
-  std::int64_t cached_bytes = 256 << 20;  // of recorded runs that are kept
+  std::int64_t cached_bytes = 256 << 20;  // of recorded runs that are kept, all they hold
 };
 
 }  // namespace attend::explorer

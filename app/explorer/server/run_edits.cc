@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "attend/memory.h"
 #include "attend/ops.h"
 #include "explorer/api_error.h"
 #include "explorer/model_input.h"
@@ -100,6 +101,31 @@ bool EditingProbe::changes_output(const AttentionPlace& place) const {
 std::unique_ptr<EditingProbe> RunEdits::probe(const LoadedModel& model) const {
   if (scores_.empty() && rows_.empty()) return nullptr;
   return std::make_unique<EditingProbe>(model.folder.model, scores_, score_indices_, rows_, changed_, count_);
+}
+
+std::vector<std::int64_t> RunEdits::evicted(const AttentionPlace& place, std::int64_t query, std::int64_t keys) const {
+  const std::string name = name_of(place);
+  const auto holds = [](const std::vector<PositionRange>& ranges, std::int64_t position) {
+    return std::any_of(ranges.begin(), ranges.end(), [&](const PositionRange& range) { return range.holds(position); });
+  };
+  std::vector<std::int64_t> gone;
+  for (const Edit& edit : scores_.list()) {
+    if (edit.kind != EditKind::evict || edit.at != name) continue;
+    if (!edit.positions.empty() && !holds(edit.positions, query)) continue;
+    for (std::int64_t key = 0; key < keys; ++key)
+      if (holds(edit.keys, key)) gone.push_back(key);
+  }
+  std::sort(gone.begin(), gone.end());
+  gone.erase(std::unique(gone.begin(), gone.end()), gone.end());
+  return gone;
+}
+
+std::int64_t RunEdits::bytes() const {
+  auto total = static_cast<std::int64_t>(sizeof(*this) + key_.capacity() + scores_.list().capacity() * sizeof(Edit) +
+                                         rows_.capacity() * sizeof(RowEdit));
+  for (const RowEdit& edit : rows_)
+    for (const auto& [place, rows] : edit.sources.rows) total += buffer_bytes(rows.storage_size());
+  return total;
 }
 
 std::shared_ptr<const RunEdits> no_edits() {

@@ -75,6 +75,9 @@ class RunEdits {
   const std::string& key() const { return key_; }
   // A new probe for one run, which these edits have to outlive; null where there is nothing to make.
   std::unique_ptr<EditingProbe> probe(const LoadedModel& model) const;
+  // Entries of the cache of this attention, of `keys`, that are gone for this query: keys of "evict", rising.
+  std::vector<std::int64_t> evicted(const AttentionPlace& place, std::int64_t query, std::int64_t keys) const;
+  std::int64_t bytes() const;  // what a run keeps with them
 
  private:
   friend class EditReader;

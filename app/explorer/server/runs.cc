@@ -5,8 +5,10 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <utility>
 
+#include "attend/memory.h"
 #include "attend/tape.h"
 #include "explorer/api_error.h"
 #include "explorer/generation.h"
@@ -16,9 +18,34 @@ namespace {
 
 constexpr int index_of(StackKind stack) { return stack == StackKind::encoder ? 0 : 1; }
 
-std::int64_t bytes_of(std::initializer_list<const Tensor*> tensors) {
-  std::int64_t total = 0;
-  for (const Tensor* tensor : tensors) total += tensor->elements() * static_cast<std::int64_t>(sizeof(float));
+// Bytes that tensors keep alive: a view holds the whole of its storage, and storages are larger than their numbers. One that
+// several share counts once.
+class HeldBytes {
+ public:
+  void add(const Tensor& tensor) {
+    if (tensor.defined() && seen_.insert(tensor.storage_number()).second) total_ += buffer_bytes(tensor.storage_size());
+  }
+  std::int64_t total() const { return total_; }
+
+ private:
+  std::set<std::uint64_t> seen_;
+  std::int64_t total_ = 0;
+};
+
+template <typename Element>
+std::int64_t capacity_bytes(const std::vector<Element>& list) {
+  return static_cast<std::int64_t>(list.capacity() * sizeof(Element));
+}
+
+std::int64_t bytes_of(const Subject& subject) {
+  std::int64_t total = capacity_bytes(subject.input.source) + capacity_bytes(subject.input.ids) +
+                       capacity_bytes(subject.next) + capacity_bytes(subject.source) + capacity_bytes(subject.target) +
+                       buffer_bytes(subject.input.features.storage_size());
+  const SubjectTexts& texts = subject.texts;
+  for (const auto* text : {&texts.source, &texts.target, &texts.text})
+    if (*text) total += static_cast<std::int64_t>((*text)->capacity());
+  for (const auto* ids : {&texts.source_ids, &texts.target_ids, &texts.text_ids})
+    if (*ids) total += capacity_bytes(**ids);
   return total;
 }
 
@@ -48,8 +75,12 @@ std::int64_t RowStatistics::bytes() const {
 }
 
 std::int64_t AttentionRecord::bytes() const {
-  return bytes_of(
-      {&normed, &query, &key, &value, &rotated_query, &rotated_key, &head_output, &projected, &log_sum_exp});
+  HeldBytes held;
+  for (const Tensor* tensor :
+       {&normed, &query, &key, &value, &rotated_query, &rotated_key, &head_output, &projected, &log_sum_exp})
+    held.add(*tensor);
+  return held.total() + static_cast<std::int64_t>(sizeof(*this)) + capacity_bytes(rules.items) +
+         capacity_bytes(rules.edits) + capacity_bytes(rules.mask);
 }
 
 void AttentionRecord::fill(Rules with, std::span<const WeightsTile> tiles) const {
@@ -222,12 +253,14 @@ std::int64_t record_bytes(const TransformerConfig& config, const ModelInput& inp
   const StackRows rows = rows_of(input);
   const std::int64_t query = config.heads * config.head_width(), key = config.key_head_count() * config.head_width();
   const bool rotary = config.positions == PositionKind::rotary;
-  std::int64_t floats = 0;
+  std::int64_t bytes = 0;
   for (const AttentionPlace& place : attentions_of(config)) {
     const std::int64_t queries = rows.of(place.stack), keys = place.part == Part::cross ? rows.encoder : queries;
-    floats += queries * (2 * config.width + (rotary ? 3 : 2) * query + config.heads) + keys * (rotary ? 3 : 2) * key;
+    bytes += 2 * buffer_bytes(queries * config.width) + (rotary ? 3 : 2) * buffer_bytes(queries * query) +
+             buffer_bytes(queries * config.heads) + (rotary ? 3 : 2) * buffer_bytes(keys * key) +
+             static_cast<std::int64_t>(sizeof(AttentionRecord) + sizeof(AttentionItem));
   }
-  return floats * static_cast<std::int64_t>(sizeof(float));
+  return bytes;
 }
 
 TokenBatch batch_of(const std::vector<std::int32_t>& ids) {
@@ -290,11 +323,14 @@ Tensor Run::logits(std::int64_t begin, std::int64_t end) const {
 
 std::int64_t Run::bytes() const {
   std::lock_guard lock(mutex_);
-  std::int64_t total = bytes_of({&memory_.rows, &states_, &logits_});
+  HeldBytes held;
+  for (const Tensor* tensor : {&memory_.rows, &states_, &logits_}) held.add(*tensor);
+  for (const auto& stack : block_inputs_)
+    for (const Tensor& input : stack) held.add(input);
+  std::int64_t total = held.total() + static_cast<std::int64_t>(sizeof(*this)) + bytes_of(subject_) +
+                       capacity_bytes(touched_) + edits_->bytes();
   for (const auto& [place, kept] : records_) total += kept.record->bytes();
   for (const auto& [place, statistics] : statistics_) total += statistics.bytes();
-  for (const auto& stack : block_inputs_)
-    for (const Tensor& input : stack) total += bytes_of({&input});
   return total;
 }
 
@@ -390,19 +426,37 @@ std::shared_ptr<const Run> RunCache::get(const std::shared_ptr<const LoadedModel
         std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.key == key; });
     if (found != entries_.end()) {
       entries_.splice(entries_.begin(), entries_, found);
-      return found->run;
+      auto run = found->run;
+      forget_oldest();
+      return run;
     }
   }
   auto run = std::make_shared<const Run>(model, subject, edits, statistics, most_bytes_ / 8, stop);
   std::lock_guard lock(mutex_);
   entries_.push_front({std::move(key), run});
+  forget_oldest();
+  return run;
+}
+
+std::int64_t RunCache::bytes() const {
+  std::lock_guard lock(mutex_);
+  std::int64_t total = 0;
+  for (const Entry& entry : entries_) total += bytes_of(entry);
+  return total;
+}
+
+std::int64_t RunCache::bytes_of(const Entry& entry) {
+  return entry.run->bytes() + static_cast<std::int64_t>(sizeof(Entry) + entry.key.capacity());
+}
+
+// Runs grow after they are made, by records that somebody asks for: what they hold now counts.
+void RunCache::forget_oldest() {
   std::int64_t total = 0;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
-    total += entry->run->bytes();
+    total += bytes_of(*entry);
     // The newest stays, however large.
     entry = total > most_bytes_ && entry != entries_.begin() ? entries_.erase(entry) : std::next(entry);
   }
-  return run;
 }
 
 // ---- Answers --------------------------------------------------------------------------------------------------------

@@ -82,6 +82,7 @@ class Run {
   std::shared_ptr<const AttentionRecord> record(const AttentionPlace& place, const StopSignal& stop) const;
   const RowStatistics& statistics(const AttentionPlace& place, const StopSignal& stop) const;
 
+  // All it keeps alive but the model, as allocated: tensors with the whole of their storages, statistics, texts, edits.
   std::int64_t bytes() const;
 
  private:
@@ -115,14 +116,18 @@ class RunCache {
   // The run of this input and these edits, computed if it is not there.
   std::shared_ptr<const Run> get(const std::shared_ptr<const LoadedModel>& model, const Subject& subject,
                                  const std::shared_ptr<const RunEdits>& edits, bool statistics, const StopSignal& stop);
+  std::int64_t bytes() const;  // of all runs and their keys
 
  private:
   struct Entry {
     std::string key;
     std::shared_ptr<const Run> run;
   };
+  static std::int64_t bytes_of(const Entry& entry);
+  void forget_oldest();
+
   const std::int64_t most_bytes_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::list<Entry> entries_;
 };
 

@@ -1,9 +1,16 @@
 #include "explorer/work_queue.h"
 
+#include <stdlib.h>  // __GLIBC__
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
+
+#include "attend/memory.h"
 
 namespace attend::explorer {
 namespace {
@@ -11,6 +18,19 @@ namespace {
 ApiError overtaken() { return {409, "superseded", "request", "a newer request of this client overtook this one"}; }
 
 ApiError left() { return {409, "superseded", "request", "the client closed its connection before it was answered"}; }
+
+// The engine keeps what tensors free for the next of their size, which a server of small inputs lives on. What a long text
+// leaves would be kept for good, and beside the runs that are cached: beyond this it goes back. The C library in turn keeps
+// freed blocks in the heap of each thread that made some, wherever one above is still in use.
+constexpr std::int64_t most_kept_bytes = std::int64_t{32} << 20;
+
+void give_memory_back() {
+  if (memory_use().kept_bytes <= most_kept_bytes) return;
+  release_kept_memory();
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
 
 bool same(const Ticket& a, const Ticket& b) { return !a.client.empty() && a.client == b.client && a.path == b.path; }
 
@@ -89,6 +109,7 @@ void WorkQueue::serve() {
     else job.run(job.stop);
     const bool whole = !job.stop.stopped();
     job = Job();  // what it holds is freed before the next one begins
+    give_memory_back();
     lock.lock();
     running_ = false;
     if (whole) {

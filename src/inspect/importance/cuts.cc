@@ -3,6 +3,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "attend/error.h"
@@ -18,8 +19,58 @@ namespace {
 // Rows computed at once: enough for the products, few enough to stay in the caches.
 constexpr std::int64_t batch_rows = 512;
 constexpr std::size_t batch_items = 256;
+// Items of a long text bring much with them: pages of their caches, what a last row reads. So much at once.
+constexpr std::int64_t batch_bytes = std::int64_t{24} << 20;
 
-Site input_site(StackKind stack, int layer) { return {stack, layer, Part::block, Point::input}; }
+using LayerPlace = std::pair<StackKind, int>;
+
+// Of chosen blocks what they read, and what their self-attention projects it to.
+class StackRecorder : public Probe {
+ public:
+  StackRecorder(const TransformerConfig& config, std::set<LayerPlace> inputs, std::set<LayerPlace> projections)
+      : config_(config), inputs_(std::move(inputs)), projections_(std::move(projections)) {}
+
+  bool wants(const Site& site) const override {
+    if (site.part == Part::block) return site.point == Point::input && inputs_.contains({site.stack, site.layer});
+    return site.part == Part::self && projections_.contains({site.stack, site.layer}) &&
+           (site.point == Point::query || site.point == Point::key || site.point == Point::value);
+  }
+  void visit(const Visit& visit, Tensor& value) override {
+    const LayerPlace place{visit.site.stack, visit.site.layer};
+    if (visit.site.part == Part::block) {
+      input_values_[place] = value.clone();
+      return;
+    }
+    // Side by side, as StackRange::projected wants them.
+    const std::int64_t query = config_.heads * config_.head_width(),
+                       key = config_.key_head_count() * config_.head_width();
+    Tensor& all = projection_values_[place];
+    if (!all.defined()) all = Tensor::empty({value.rows(), query + 2 * key});
+    const std::int64_t begin = visit.site.point == Point::query ? 0
+                               : visit.site.point == Point::key ? query
+                                                                : query + key;
+    for (std::int64_t row = 0; row < value.rows(); ++row)
+      std::copy_n(value.row(row), value.width(), all.row(row) + begin);
+  }
+
+  // Of every block of the stack; undefined where not chosen.
+  std::vector<Tensor> inputs(StackKind stack, std::int64_t layers) const { return of(input_values_, stack, layers); }
+  std::vector<Tensor> projections(StackKind stack, std::int64_t layers) const {
+    return of(projection_values_, stack, layers);
+  }
+
+ private:
+  static std::vector<Tensor> of(const std::map<LayerPlace, Tensor>& values, StackKind stack, std::int64_t layers) {
+    std::vector<Tensor> all(static_cast<std::size_t>(layers));
+    for (const auto& [place, value] : values)
+      if (place.first == stack) all[static_cast<std::size_t>(place.second)] = value;
+    return all;
+  }
+
+  const TransformerConfig& config_;
+  const std::set<LayerPlace> inputs_, projections_;
+  std::map<LayerPlace, Tensor> input_values_, projection_values_;
+};
 
 // Sets what heads gather, or inner values of feed-forward layers, to 0: for each item what its place says.
 class PlaceCuts : public Probe {
@@ -55,25 +106,31 @@ class PlaceCuts : public Probe {
 // One run without cuts, with everything that runs with cuts go on from.
 class CutRuns {
  public:
-  CutRuns(const Model& model, const ModelInput& input, const Target& target, const char* operation)
+  // `cut`: the layers that are cut, of which alone values are kept; `edges`: and of those their edges.
+  CutRuns(const Model& model, const ModelInput& input, const Target& target, const char* operation,
+          const std::set<LayerPlace>& cut, bool edges)
       : model_(model), operation_(operation), ids_(static_cast<std::int64_t>(input.ids.size())) {
     check_input(model, input, operation);
     const TransformerConfig& config = model.config();
-    std::vector<Site> sites;
-    for (const Site& site : model.sites())
-      if ((site.part == Part::block && site.point == Point::input) ||
-          (site.part == Part::self &&
-           (site.point == Point::query || site.point == Point::key || site.point == Point::value)))
-        sites.push_back(site);
-    sites.push_back({StackKind::decoder, 0, Part::self, Point::added});
-    sites.push_back({StackKind::decoder, 0, Part::cross, Point::query});
-    Recorder recorder(sites);
+    const std::int64_t encoder_layers = config.encoder ? config.encoder->layers : 0,
+                       decoder_layers = config.decoder ? config.decoder->layers : 0;
+    std::set<LayerPlace> inputs = cut, projections;
+    // A cut edge changes one row of what the next block reads.
+    if (edges)
+      for (const auto& [stack, layer] : cut) projections.emplace(stack, layer + 1);
+    inputs.insert(projections.begin(), projections.end());
+    if (decoder_layers > 0 && LastRow::fits(config))
+      inputs.emplace(StackKind::decoder, static_cast<int>(decoder_layers) - 1);
+    StackRecorder stacks(config, std::move(inputs), std::move(projections));
+    Recorder recorder(
+        {{StackKind::decoder, 0, Part::self, Point::added}, {StackKind::decoder, 0, Part::cross, Point::query}});
+    ProbeList both({&stacks, &recorder});
     RunOptions options;
-    options.probe = &recorder;
+    options.probe = &both;
     if (config.encoder) {
       memory_ = encode_input(model, input, options);
-      for (int layer = 0; layer < static_cast<int>(config.encoder->layers); ++layer)
-        keep(recorder, StackKind::encoder, layer, encoder_inputs_, encoder_projections_);
+      encoder_inputs_ = stacks.inputs(StackKind::encoder, encoder_layers);
+      encoder_projections_ = stacks.projections(StackKind::encoder, encoder_layers);
     }
     if (!config.decoder || of_classes(target)) {
       // A decoder below a classifier of the encoder has no part in the target.
@@ -91,8 +148,8 @@ class CutRuns {
     cache_.emplace(config.encoder ? KvCache(model, shared_, 0) : KvCache(model));
     KvCache* grown[] = {&*cache_};
     const Tensor states = model.decode_cached(tokens, grown, options).rows;
-    for (int layer = 0; layer < static_cast<int>(config.decoder->layers); ++layer)
-      keep(recorder, StackKind::decoder, layer, decoder_inputs_, decoder_projections_);
+    decoder_inputs_ = stacks.inputs(StackKind::decoder, decoder_layers);
+    decoder_projections_ = stacks.projections(StackKind::decoder, decoder_layers);
     if (config.encoder) {
       after_first_self_ = recorder.value({StackKind::decoder, 0, Part::self, Point::added});
       first_cross_queries_ = recorder.value({StackKind::decoder, 0, Part::cross, Point::query});
@@ -132,24 +189,27 @@ class CutRuns {
   }
 
   // Effects of cutting each edge alone; all of one layer of one stack.
-  void cut_edges(std::span<const Edge> edges, std::span<const std::size_t> which, std::vector<double>& effects) const {
+  void cut_edges(std::span<const Edge> edges, std::span<const std::size_t> which, std::vector<double>& effects,
+                 const std::function<bool()>& cancelled) const {
     const StackKind stack = edges[which.front()].head.stack;
     const int layer = edges[which.front()].head.layer;
     std::vector<std::size_t> batch;
-    std::int64_t rows = 0;
+    std::int64_t rows = 0, bytes = 0;
     const auto flush = [&] {
       if (batch.empty()) return;
+      if (cancelled && cancelled()) throw Error(ErrorKind::cancelled, operation_, "the caller asked to stop");
       const std::vector<double> changes =
           stack == StackKind::encoder ? cut_in_encoder(edges, batch, layer) : cut_in_decoder(edges, batch, layer);
       for (std::size_t i = 0; i < batch.size(); ++i) effects[batch[i]] = changes[i];
       batch.clear();
-      rows = 0;
+      rows = bytes = 0;
     };
     for (const std::size_t index : which) {
       if (stack == StackKind::decoder && out_of_reach(edges[index].query, layer)) continue;
       batch.push_back(index);
       rows += stack == StackKind::encoder ? memory_.offsets.back() + decoder_rows() : end_ - edges[index].query;
-      if (rows >= batch_rows || batch.size() == batch_items) flush();
+      if (stack == StackKind::decoder) bytes += item_bytes(edges[index].query, layer);
+      if (rows >= batch_rows || bytes >= batch_bytes || batch.size() == batch_items) flush();
     }
     flush();
   }
@@ -189,13 +249,6 @@ class CutRuns {
   }
 
  private:
-  static void keep(const Recorder& recorder, StackKind stack, int layer, std::vector<Tensor>& inputs,
-                   std::vector<Tensor>& projections) {
-    inputs.push_back(recorder.value(input_site(stack, layer)));
-    const auto value = [&](Point point) { return recorder.value({stack, layer, Part::self, point}); };
-    projections.push_back(join_columns(join_columns(value(Point::query), value(Point::key)), value(Point::value)));
-  }
-
   void base_of(const Tensor& states) {
     if (!target_->of_classes()) base_rows_ = target_->values_of_rows(states);
     const std::int64_t first[] = {0};
@@ -211,6 +264,18 @@ class CutRuns {
   bool out_of_reach(std::int64_t query, int layer) const {
     if (!cache_ || query >= end_) return true;
     return layer + 1 == static_cast<int>(decoder_inputs_.size()) && query < target_->first_row();
+  }
+
+  // What an edge's item of a batch takes beside its rows: the pages that its fork of the cache does not share in the layers
+  // above, and the rows that its last row reads.
+  std::int64_t item_bytes(std::int64_t query, int layer) const {
+    const TransformerConfig& config = model_.config();
+    const auto above = static_cast<std::int64_t>(decoder_inputs_.size()) - layer - 1;
+    const std::int64_t pages = (end_ - 1) / KvCache::page_rows - query / KvCache::page_rows + 1,
+                       page = 2 * KvCache::page_rows * config.key_head_count() * config.head_width();
+    const std::int64_t read = last_row_ && above > 0 ? end_ * config.width : 0;
+    return ((last_row_ ? std::max<std::int64_t>(0, above - 1) : above) * pages * page + read) *
+           static_cast<std::int64_t>(sizeof(float));
   }
 
   std::vector<double> less(std::vector<double> values, double base) const {
@@ -434,11 +499,12 @@ class CutRuns {
   const char* operation_;
   const std::int64_t ids_;
   States memory_;
-  std::vector<Tensor> encoder_inputs_, decoder_inputs_;            // of every block; the decoder's rows before end_
-  std::vector<Tensor> encoder_projections_, decoder_projections_;  // queries, keys and values of these rows
-  Tensor after_first_self_, first_cross_queries_;                  // of the decoder
-  std::shared_ptr<const CrossMemory> shared_;                      // of the memory
-  std::optional<KvCache> cache_;                                   // of the decoder's rows
+  // Of every block, undefined where nobody asks; the decoder's rows before end_: what it reads, and these rows' queries,
+  // keys and values.
+  std::vector<Tensor> encoder_inputs_, decoder_inputs_, encoder_projections_, decoder_projections_;
+  Tensor after_first_self_, first_cross_queries_;  // of the decoder
+  std::shared_ptr<const CrossMemory> shared_;      // of the memory
+  std::optional<KvCache> cache_;                   // of the decoder's rows
   std::optional<ResolvedTarget> target_;
   std::int64_t end_ = 0;           // rows of the last stack that are run
   std::vector<double> base_rows_;  // what each row adds to the target, without cuts
@@ -452,28 +518,31 @@ class CutRuns {
 }  // namespace
 
 std::vector<double> exact_effects(const Model& model, const ModelInput& input, const Target& target,
-                                  std::span<const Edge> edges) {
+                                  std::span<const Edge> edges, const std::function<bool()>& cancelled) {
   const NoGradientScope no_gradients;
-  const CutRuns runs(model, input, target, "exact_effects");
-  std::map<std::pair<StackKind, int>, std::vector<std::size_t>> layers;
+  std::map<LayerPlace, std::vector<std::size_t>> layers;
+  std::set<LayerPlace> cut;
   for (std::size_t i = 0; i < edges.size(); ++i) {
-    runs.check(edges[i]);
     layers[{edges[i].head.stack, edges[i].head.layer}].push_back(i);
+    cut.emplace(edges[i].head.stack, edges[i].head.layer);
   }
+  const CutRuns runs(model, input, target, "exact_effects", cut, true);
+  for (const Edge& edge : edges) runs.check(edge);
   std::vector<double> effects(edges.size(), 0.0);
   for (auto& [layer, which] : layers) {
     // Like lengths together.
     std::stable_sort(which.begin(), which.end(),
                      [&](std::size_t a, std::size_t b) { return edges[a].query < edges[b].query; });
-    runs.cut_edges(edges, which, effects);
+    runs.cut_edges(edges, which, effects, cancelled);
   }
   return effects;
 }
 
-void measure_exactly(const Model& model, const ModelInput& input, const Target& target, std::span<MeasuredEdge> edges) {
+void measure_exactly(const Model& model, const ModelInput& input, const Target& target, std::span<MeasuredEdge> edges,
+                     const std::function<bool()>& cancelled) {
   std::vector<Edge> plain;
   for (const MeasuredEdge& edge : edges) plain.push_back(edge.edge);
-  const std::vector<double> effects = exact_effects(model, input, target, plain);
+  const std::vector<double> effects = exact_effects(model, input, target, plain, cancelled);
   for (std::size_t i = 0; i < edges.size(); ++i) edges[i].exact = effects[i];
 }
 
@@ -502,7 +571,10 @@ std::vector<HeadEffect> head_effects(const Model& model, const ModelInput& input
       if (part == Part::feed_forward) feed_forwards.emplace_back(effect.place.stack, effect.place.layer);
       else attentions.push_back({effect.place.stack, effect.place.layer, part});
     }
-  const GradientRun run = run_with_gradient(model, input, target, attentions, feed_forwards, "head_effects");
+  // Ended before the runs with cuts begin: neither needs the other's values.
+  std::optional<GradientRun> traced =
+      run_with_gradient(model, input, target, attentions, feed_forwards, "head_effects");
+  const GradientRun& run = *traced;
   const std::int64_t width = model.config().head_width();
   const auto product = [](const Tensor& value, const Tensor& gradient, std::int64_t begin, std::int64_t end) {
     double sum = 0;
@@ -526,11 +598,16 @@ std::vector<HeadEffect> head_effects(const Model& model, const ModelInput& input
     }
   }
 
+  traced.reset();
+
   const NoGradientScope no_gradients;
-  const CutRuns runs(model, input, target, "head_effects");
-  std::map<std::pair<StackKind, int>, std::vector<std::size_t>> layers;
-  for (std::size_t i = 0; i < effects.size(); ++i)
+  std::map<LayerPlace, std::vector<std::size_t>> layers;
+  std::set<LayerPlace> cut;
+  for (std::size_t i = 0; i < effects.size(); ++i) {
     layers[{effects[i].place.stack, effects[i].place.layer}].push_back(i);
+    cut.emplace(effects[i].place.stack, effects[i].place.layer);
+  }
+  const CutRuns runs(model, input, target, "head_effects", cut, false);
   for (const auto& [layer, which] : layers) {
     std::vector<HeadPlace> of_layer;
     for (const std::size_t i : which) of_layer.push_back(effects[i].place);

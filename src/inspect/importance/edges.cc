@@ -396,7 +396,7 @@ std::vector<MeasuredEdge> EdgeReport::largest(EdgeMeasure by, std::int64_t count
       for (std::int64_t key = 0; key < ranked.width(); ++key) {
         if (!best.may_enter(static_cast<double>(ranked.at(query, key))) || of.weight.at(query, key) == 0) continue;
         MeasuredEdge edge;
-        edge.edge = {of.head, query, key};
+        edge.edge = {of.head, of.first_query + query, key};
         edge.weight = of.weight.at(query, key);
         if (of.write.defined()) edge.write = of.write.at(query, key);
         if (of.first_order.defined()) edge.first_order = of.first_order.at(query, key);
@@ -415,7 +415,7 @@ EdgeReport edge_effects(const Model& model, const ModelInput& input, const std::
 
   std::vector<AttentionPlace> places;
   for (const auto& [place, of] : by_place) places.push_back(place);
-  if (options.top == 0) {
+  if (options.top == 0 || options.query) {
     // Known before anything runs: rows of the stacks.
     const std::int64_t class_rows = model.config().encoder && model.config().encoder->class_token ? 1 : 0;
     const std::int64_t source =
@@ -424,13 +424,17 @@ EdgeReport edge_effects(const Model& model, const ModelInput& input, const std::
     double bytes = 0;
     for (const auto& [place, of] : by_place) {
       const bool encoder = place.stack == StackKind::encoder, cross = place.part == Part::cross;
+      const std::int64_t queries = encoder ? source : ids;
+      if (options.query && (*options.query < 0 || *options.query >= queries))
+        throw Error(ErrorKind::argument, "edge_effects", join(name_of(place), " has no query ", *options.query),
+                    join("queries are 0 to ", queries - 1));
       const double cells =
-          static_cast<double>(encoder ? source : ids) * static_cast<double>(encoder || cross ? source : ids);
+          static_cast<double>(options.query ? 1 : queries) * static_cast<double>(encoder || cross ? source : ids);
       bytes +=
           cells * static_cast<double>(of.size()) * sizeof(float) *
           (static_cast<int>(options.weight) + static_cast<int>(options.write) + static_cast<int>(options.first_order));
     }
-    if (bytes > static_cast<double>(options.most_bytes))
+    if (options.top == 0 && bytes > static_cast<double>(options.most_bytes))
       throw Error(ErrorKind::argument, "edge_effects",
                   join("the matrices of ", heads.size(), " heads take ", static_cast<std::int64_t>(bytes / 1048576),
                        " MiB, more than the ", options.most_bytes / 1048576, " MiB allowed"),
@@ -447,23 +451,24 @@ EdgeReport edge_effects(const Model& model, const ModelInput& input, const std::
   Largest best(options.by, options.top);
   for (auto& [place, of] : by_place) {
     const AttentionEdges attention(model, place, run.attentions.at(place), of, options);
-    const std::int64_t queries = attention.queries(), keys = attention.keys();
+    const std::int64_t first = options.query.value_or(0), end = options.query ? first + 1 : attention.queries(),
+                       queries = end - first, keys = attention.keys();
     std::vector<HeadEdges> matrices;
     if (options.top == 0)
       for (const HeadPlace& head : of) {
         const auto matrix = [&](bool wanted) { return wanted ? Tensor::empty({queries, keys}) : Tensor(); };
-        matrices.push_back({head, matrix(options.weight), matrix(options.write), matrix(options.first_order)});
+        matrices.push_back({head, matrix(options.weight), matrix(options.write), matrix(options.first_order), first});
       }
     constexpr std::int64_t cells_at_once = 1 << 21;
     const std::int64_t step =
         std::clamp<std::int64_t>(cells_at_once / (keys * static_cast<std::int64_t>(of.size())), 1, queries);
-    for (std::int64_t begin = 0; begin < queries; begin += step) {
-      const AttentionEdges::Block block = attention.block(begin, std::min(queries, begin + step));
+    for (std::int64_t begin = first; begin < end; begin += step) {
+      const AttentionEdges::Block block = attention.block(begin, std::min(end, begin + step));
       for (std::size_t h = 0; h < of.size(); ++h) {
         if (options.top == 0) {
-          if (options.weight) copy_rows(block.weight[h], begin, matrices[h].weight);
-          if (options.write) copy_rows(block.write[h], begin, matrices[h].write);
-          if (options.first_order) copy_rows(block.first_order[h], begin, matrices[h].first_order);
+          if (options.weight) copy_rows(block.weight[h], begin - first, matrices[h].weight);
+          if (options.write) copy_rows(block.write[h], begin - first, matrices[h].write);
+          if (options.first_order) copy_rows(block.first_order[h], begin - first, matrices[h].first_order);
           continue;
         }
         const Tensor& ranked = options.by == EdgeMeasure::weight  ? block.weight[h]
