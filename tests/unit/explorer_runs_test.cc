@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "attend/memory.h"
+#include "attend/threads.h"
 #include "explorer/generation.h"
 #include "explorer/runs.h"
 #include "reference/random_models.h"
@@ -334,20 +335,35 @@ TEST_P(ExplorerRuns, ARecordMadeAgainHasTheSameBits) {
   }
 }
 
-// What a run says it takes is what its tensors take of the allocator, plus the little that are no tensors.
+// What a run says it takes is what its tensors take of the allocator, plus the little that are no tensors. Of 1,400 rows
+// the allocator rounds up by more than that, and a storage counted twice is more than that.
 TEST_P(ExplorerRuns, CountsEveryByteItHolds) {
-  const Both both(GetParam());
-  // A width of 16 and 9 rows: the allocator rounds most sizes up. With and without room for records.
+  constexpr std::int64_t rows = 1400;
+  TransformerConfig config = GetParam().config;
+  config.max_positions = rows;
+  Model model(config, 3);
+  reference::randomise(model, 11);
+  const auto loaded = std::make_shared<LoadedModel>(
+      LoadedModel{"test", "", ModelFolder{std::move(model), nullptr, nullptr, Task{}}, "0123456789abcdef", "", 0, 0});
+  Subject subject;
+  if (config.encoder) subject.input.source = reference::random_tokens({rows}, config.encoder->vocabulary, 5).ids;
+  if (config.decoder) subject.input.ids = reference::random_tokens({rows}, config.decoder->vocabulary, 6).ids;
+  subject.next.assign(rows, 0);
+  // With and without room for records; after a run that leaves the only thread its scratch.
+  struct OneThread {
+    const int before = threads();
+    OneThread() { set_threads(1); }
+    ~OneThread() { set_threads(before); }
+  } const one_thread;
+  explorer::Run(loaded, subject, no_edits(), true, 1 << 24, StopSignal());
   for (const std::int64_t most_bytes : {1 << 24, 0}) {
     const std::int64_t before = memory_use().live_bytes;
-    const explorer::Run run(both.loaded, both.subject, no_edits(), true, most_bytes, StopSignal());
+    const explorer::Run run(loaded, subject, no_edits(), true, most_bytes, StopSignal());
     std::int64_t numbers = 0;
-    for (const AttentionPlace& place : attentions_of(both.loaded->config()))
-      numbers += run.statistics(place, StopSignal()).bytes();
+    for (const AttentionPlace& place : attentions_of(config)) numbers += run.statistics(place, StopSignal()).bytes();
     const std::int64_t held = memory_use().live_bytes - before, rest = run.bytes() - held - numbers;
-    EXPECT_GT(held, 0);
-    EXPECT_GT(rest, 0) << "tensors take " << held << ", the run says " << run.bytes();
-    EXPECT_LT(rest, 1 << 14) << "tensors take " << held << ", the run says " << run.bytes();
+    EXPECT_GT(rest, 0) << "tensors take " << held << ", numbers " << numbers << ", the run says " << run.bytes();
+    EXPECT_LT(rest, 48 << 10) << "tensors take " << held << ", numbers " << numbers << ", the run says " << run.bytes();
   }
 }
 

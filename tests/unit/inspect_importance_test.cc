@@ -119,16 +119,16 @@ TEST(EdgesOfOneQuery, AreTheRowOfTheMatrices) {
 TEST(EdgesOfOneQuery, TakeMemoryOfOneRow) {
   TransformerConfig config = reference::all_families()[3].config;
   ASSERT_TRUE(config.decoder && !config.encoder) << "the family of decoders";
-  config.max_positions = 2048;
+  config.max_positions = 4096;
   Model model(config, 3);
   reference::randomise(model, 11);
   ModelInput input;
-  input.ids = reference::random_tokens({2048}, config.decoder->vocabulary, 6).ids;
+  input.ids = reference::random_tokens({4096}, config.decoder->vocabulary, 6).ids;
   EdgeOptions options;
   options.heads = {{StackKind::decoder, 0, Part::self, 1}};
-  options.query = 2047;
+  options.query = 4095;
   std::vector<Edge> edges;
-  for (std::int64_t key = 0; key < 600; ++key) edges.push_back({options.heads.front(), 2047, key});
+  for (std::int64_t key = 0; key < 600; ++key) edges.push_back({options.heads.front(), 4095, key});
   const auto peak_of = [](const auto& call) {
     release_kept_memory();
     reset_peak_memory();
@@ -137,9 +137,9 @@ TEST(EdgesOfOneQuery, TakeMemoryOfOneRow) {
     return memory_use().peak_bytes - before;
   };
   // What a run with its gradient takes is linear in the text: some dozen values of a row in each layer.
-  const std::int64_t linear = 2048 * (config.width + config.inner_width) * 4 * config.decoder->layers * 16;
+  const std::int64_t linear = 4096 * (config.width + config.inner_width) * 4 * config.decoder->layers * 16;
   EXPECT_LT(peak_of([&] { edge_effects(model, input, logit_of(1), options); }), linear + (std::int64_t{16} << 20));
-  EXPECT_LT(peak_of([&] { exact_effects(model, input, logit_of(1), edges); }), linear + (std::int64_t{48} << 20));
+  EXPECT_LT(peak_of([&] { exact_effects(model, input, logit_of(1), edges); }), linear + (std::int64_t{40} << 20));
 }
 
 TEST(ExactEffects, EndWhenTheCallerStops) {
