@@ -44,7 +44,7 @@ class SubjectError : public Error {
     empty,         // where it must not be
     too_long,      // found: tokens with their ends; allowed: what the model reads
     beyond_limit,  // found: tokens; allowed: SubjectOptions::most_tokens
-    language,      // not one of the model's
+    language,      // not one that the model knows, or brings a source into
   };
 
   SubjectError(Problem what_is_wrong, ErrorKind error_kind, std::string where, std::string what_happened,
@@ -68,9 +68,10 @@ struct SubjectOptions {
   std::function<void(std::int32_t id)> on_token = {};
 };
 
-// Error(argument): texts the model has no use for, or lacks, ids outside the vocabulary, a language it does not know;
-// Error(text): ill-formed, empty where it must not be, more tokens than the model has positions; Error(config): a model
-// without tokenizer, of features. Where it is the text that is wrong, or the language, it is a SubjectError.
+// Error(argument): texts the model has no use for, or lacks, ids outside the vocabulary, a language it does not know or
+// does not translate into (without tags it goes one way only); Error(text): ill-formed, empty where it must not be, more
+// tokens than the model has positions; Error(config): a model without tokenizer, of features. Where it is the text that is
+// wrong, or the language, it is a SubjectError.
 Subject read_subject(const ModelFolder& folder, SubjectTexts texts, const SubjectOptions& options = {});
 
 // What the model writes, greedily, as generate() does: after the source for an encoder-decoder, after the text for a decoder

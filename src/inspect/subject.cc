@@ -78,20 +78,25 @@ void check_length(std::size_t rows, std::size_t tokens, const TransformerConfig&
                        options.most_tokens);
 }
 
-// The language a source is to be brought into.
+// The language a source is to be brought into, as translation decides it.
 std::string language_of(const ModelFolder& folder, const SubjectTexts& texts) {
   const std::vector<std::string>& known = folder.task.languages;
-  if (texts.language.empty() && known.empty()) return {};
-  if (texts.language.empty() && texts.source) return Translator(folder).direction(*texts.source).second;
-  if (texts.language.empty()) {
-    if (!folder.task.target_tags.empty())
-      throw Error(ErrorKind::argument, "language", "is missing, and ids do not tell it", "name it");
-    return known.back();
+  const auto refuse = [](const std::string& what, const std::string& advice) {
+    throw SubjectError(Problem::language, ErrorKind::argument, "language", what, advice);
+  };
+  if (!texts.language.empty() && std::find(known.begin(), known.end(), texts.language) == known.end())
+    refuse(join("the model does not know ", in_quotes(texts.language)),
+           known.empty() ? "leave it out" : "use one of " + listed(known));
+  if (texts.language.empty() && !texts.source && !folder.task.target_tags.empty())
+    throw Error(ErrorKind::argument, "language", "is missing, and ids do not tell it", "name it");
+  const Translator translator(folder);
+  if (texts.language.empty()) return translator.direction(texts.source.value_or("")).second;
+  try {
+    return translator.direction("", {}, texts.language).second;
+  } catch (const Error& error) {  // a model without tags goes one way only
+    refuse(error.what_happened(), "leave it out");
   }
-  if (std::find(known.begin(), known.end(), texts.language) != known.end()) return texts.language;
-  throw SubjectError(Problem::language, ErrorKind::argument, "language",
-                     join("the model does not know \"", texts.language.substr(0, 40), "\""),
-                     known.empty() ? "leave it out" : "use one of " + listed(known));
+  return {};
 }
 
 Subject read_pair(const ModelFolder& folder, SubjectTexts texts, const SubjectOptions& options) {

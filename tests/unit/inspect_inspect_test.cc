@@ -177,6 +177,46 @@ TEST(Subject, SaysWhatIsWrongWithAText) {
   EXPECT_EQ(error_of(texts, options).problem, Problem::language);
 }
 
+// Without tags a model goes from its first language to its second, whatever else it names.
+TEST(Subject, AModelWithoutTagsGoesOneWayOnly) {
+  ModelFolder folder = load_model_folder(std::filesystem::path(ATTEND_SOURCE_DIR) / "weights/tatoeba-zh-en");
+  folder.task.target_tags.clear();
+  SubjectTexts texts;
+  texts.source = "我喜欢学习中文。";
+  texts.target = "I like learning Chinese.";
+  const auto refuse = [&](const char* language) {
+    texts.language = language;
+    try {
+      read_subject(folder, texts);
+      ADD_FAILURE() << language;
+    } catch (const SubjectError& error) {
+      EXPECT_EQ(error.problem, SubjectError::Problem::language);
+      EXPECT_EQ(error.where(), "language");
+      EXPECT_EQ(error.what_happened(), "the model translates from zh to en only");
+      TranslateOptions options;
+      options.to = language;
+      EXPECT_EQ(error.what_happened(), [&]() -> std::string {
+        try {
+          Translator(folder).translate(*texts.source, options);
+        } catch (const Error& of_translation) {
+          return of_translation.what_happened();
+        }
+        return "";
+      }()) << "as translation refuses it";
+    }
+  };
+  refuse("zh");
+  folder.task.languages = {"zh", "en", "fr"};
+  refuse("fr");
+  SubjectTexts ids;
+  ids.source_ids = folder.source->encode(*texts.source);
+  for (const char* language : {"", "en"}) {
+    texts.language = ids.language = language;
+    EXPECT_EQ(read_subject(folder, texts).texts.language, "en");
+    EXPECT_EQ(read_subject(folder, ids).texts.language, "en");
+  }
+}
+
 TEST(Subject, TextsThatDoNotFit) {
   SubjectTexts texts;
   texts.text = "x";
