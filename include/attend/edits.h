@@ -115,7 +115,11 @@ class ContradictionError : public Error {
 // A list of edits with names of their own, in the order in which they are made.
 class Edits {
  public:
-  // Error(argument): a name that is taken, empty or no text; a field the kind does not have, or lacks; a value out of range.
+  // So many edits a list holds, and a file: whatever was added can be saved and loaded again.
+  static constexpr std::size_t most = 4096;
+
+  // Error(argument): a name that is taken, empty or no text; a field the kind does not have, or lacks; a value out of range;
+  // one edit more than `most`.
   void add(Edit edit);
   void remove(std::string_view name);  // Error(argument) with the nearest name
   void undo();                         // removes the last; Error(argument) if there is none
@@ -268,11 +272,13 @@ struct EditFile {
   void check_fits(const Model& model, const EditInput& input) const;
   bool operator==(const EditFile&) const = default;
 };
-// JSON, of at most 4,096 edits, and back: unknown keys are refused with the nearest known one, wrong values with what is allowed; `source` (a file
+// JSON and back: unknown keys are refused with the nearest known one, wrong values with what is allowed; `source` (a file
 // name) leads the message.
 std::string to_json(const EditFile& file);
 EditFile edit_file_from_json(const std::string& text, const std::string& source);
 EditFile load_edit_file(const std::filesystem::path& path);
+// Error(argument), and no file, where load_edit_file() would not give the same again: a fingerprint that is none, positions
+// for "any" text, numbers above 2^40, more than 64 MiB.
 void save_edit_file(const std::filesystem::path& path, const EditFile& file);
 
 }  // namespace attend

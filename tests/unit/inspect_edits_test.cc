@@ -629,7 +629,38 @@ TEST(EditFiles, LongListsComeToAnEnd) {
   for (int i = 0; i < 4097; ++i)
     edits += R"({"name": ")" + std::to_string(i) + R"(", "kind": "cut", "at": "decoder.0"},)";
   edits.pop_back();
-  expect_error([&] { edit_file_from_json(head + edits + "]}", "my.json"); }, {"holds 4097 edits", "at most 4096"});
+  expect_error([&] { edit_file_from_json(head + edits + "]}", "my.json"); },
+               {"my.json: edits[4096]", "edit '4096'", "4096 edits already"});
+}
+
+// As many edits as there may be come back; what could not be read again is not written, and what was there stays.
+TEST(EditFiles, WhatIsSavedCanBeLoaded) {
+  const auto path = std::filesystem::temp_directory_path() / "attend_edit_file_limits_test.json";
+  std::filesystem::remove(path);
+  EditFile file{{}, "0123456789abcdef", "any"};
+  for (std::size_t i = 0; i < Edits::most; ++i)
+    file.edits.add({.name = std::to_string(i), .kind = K::cut, .at = "decoder.0"});
+  save_edit_file(path, file);
+  EXPECT_EQ(load_edit_file(path), file);
+  const Edits full = file.edits;
+  expect_error(ErrorKind::argument, {"edit 'more'", "4096 edits already", "several heads, positions and keys"},
+               [&] { file.edits.add({.name = "more", .kind = K::cut, .at = "decoder.0"}); });
+  EXPECT_EQ(file.edits, full);
+  const auto refuse = [&](const EditFile& bad, const std::vector<std::string>& parts) {
+    expect_error(ErrorKind::argument, parts, [&] { save_edit_file(path, bad); });
+    EXPECT_EQ(load_edit_file(path), file) << "what was there is gone";
+  };
+  refuse({{}, "none", "any"}, {"limits_test.json: model", "\"none\"", "could not be read again"});
+  EditFile bad{list_of({{.name = "a", .kind = K::cut, .at = "decoder.0", .positions = {{3}}}}), file.model, "any"};
+  refuse(bad, {"limits_test.json: text", "could not be read again"});
+  bad.text = file.model;
+  bad.edits = list_of({{.name = "a", .kind = K::cut, .at = "decoder.0", .items = {(std::int64_t{1} << 40) + 1}}});
+  refuse(bad, {"edits[0].items", "1099511627777", "could not be read again"});
+  bad.edits = list_of({{.name = "a", .at = "decoder.0.output", .items = {0}}});
+  Edit longest{.name = "b", .at = std::string(70 << 20, 'x')};
+  bad.edits.add(longest);
+  refuse(bad, {"limits_test.json", "at most 67108864"});
+  std::filesystem::remove(path);
 }
 
 TEST(EditFiles, FitOneModelAndOneText) {

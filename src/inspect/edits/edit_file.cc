@@ -19,7 +19,6 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr int format_version = 1;
 constexpr std::int64_t most_bytes = std::int64_t{64} << 20;
-constexpr std::size_t most_edits = 4096;  // each pair is looked at for contradictions
 constexpr const char* any_text = "any";
 
 // ---- Writing --------------------------------------------------------------------------------------------------------
@@ -97,9 +96,6 @@ class Reader {
     file.text = print(root, "text", true);
     const Json& edits = need(root, "", "edits");
     if (!edits.is_array()) refuse("edits", edits, "a list of edits");
-    if (edits.size() > most_edits)
-      throw Error(ErrorKind::config, source_ + ": edits", join("holds ", edits.size(), " edits"),
-                  join("a file has at most ", most_edits, ": one edit may name several heads, positions and keys"));
     for (std::size_t i = 0; i < edits.size(); ++i) {
       const std::string where = join("edits[", i, "]");
       Edit edit = read_edit(edits[i], where);
@@ -305,7 +301,21 @@ EditFile load_edit_file(const std::filesystem::path& path) {
   return edit_file_from_json(read_file(path, most_bytes), path.string());
 }
 
-void save_edit_file(const std::filesystem::path& path, const EditFile& file) { write_file(path, to_json(file)); }
+void save_edit_file(const std::filesystem::path& path, const EditFile& file) {
+  const std::string text = to_json(file);
+  if (text.size() > static_cast<std::size_t>(most_bytes))
+    throw Error(ErrorKind::argument, path.string(),
+                join("would have ", text.size(), " bytes, and edit files of at most ", most_bytes, " are read"),
+                "name ranges of positions instead of each, or save the edits in two files");
+  // Read before it is written: what reading refuses has its rules and its words in one place.
+  try {
+    edit_file_from_json(text, path.string());
+  } catch (const Error& error) {
+    throw Error(ErrorKind::argument, error.where(), join(error.what_happened(), ", and could not be read again"),
+                error.advice());
+  }
+  write_file(path, text);
+}
 
 void EditFile::check_fits(const Model& of_model, const EditInput& input) const {
   if (const std::string found = fingerprint(of_model); found != model)

@@ -214,6 +214,10 @@ std::int64_t source_position(const Edit& edit, std::int64_t position) {
 
 void Edits::add(Edit edit) {
   check_fields(edit, edit_called(edit));
+  if (list_.size() >= most)
+    throw Error(ErrorKind::argument, edit_called(edit),
+                join("there are ", most, " edits already, as many as a list holds"),
+                "one edit may name several heads, positions and keys");
   for (const Edit& each : list_)
     if (each.name == edit.name)
       throw Error(ErrorKind::argument, edit_called(edit), "there is an edit of this name already",
