@@ -13,6 +13,7 @@
 // the edited run; head parts + bias = attention output, checked at every run that edits what heads write.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -60,7 +61,7 @@ struct PositionRange {
 
   std::int64_t last() const { return end == 0 ? begin : end - 1; }
   bool holds(std::int64_t position) const { return position >= begin && position <= last(); }
-  bool operator==(const PositionRange&) const = default;
+  auto operator<=>(const PositionRange&) const = default;
 };
 
 // A text that a model reads to lend its values: ids, or text that with_token_ids() turns into ids.
@@ -68,7 +69,7 @@ struct EditText {
   std::vector<std::int32_t> source, target;  // what the encoder reads; what the decoder reads, its first token included
   std::string source_text, target_text;
 
-  bool operator==(const EditText&) const = default;
+  auto operator<=>(const EditText&) const = default;
 };
 
 // Which fields a kind has is in the comment of each; others must be left as they are.

@@ -5,10 +5,13 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "attend/edits.h"
 #include "attend/error.h"
 #include "attend/threads.h"
+#include "core/random.h"
+#include "inspect/edits/places.h"
 #include "inspect_helpers.h"
 #include "reference/edits_reference.h"
 #include "reference/random_edits.h"
@@ -395,6 +398,218 @@ INSTANTIATE_TEST_SUITE_P(All, EditedFamily, testing::ValuesIn(reference::all_fam
       name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   return name;
 });
+
+// ---- Contradictions -------------------------------------------------------------------------------------------------
+
+// Numbers below 8 one by one; 8 stands for all others.
+using Numbers = std::set<std::int64_t>;
+
+Numbers expanded(const std::vector<std::int64_t>& list) {
+  return list.empty() ? Numbers{0, 1, 2, 3, 4, 5, 6, 7, 8} : Numbers(list.begin(), list.end());
+}
+Numbers expanded(const std::vector<PositionRange>& ranges) {
+  Numbers numbers;
+  for (std::int64_t number = 0; number <= 8; ++number)
+    if (ranges.empty() ||
+        std::any_of(ranges.begin(), ranges.end(), [&](const PositionRange& range) { return range.holds(number); }))
+      numbers.insert(number);
+  return numbers;
+}
+
+struct Expanded {
+  explicit Expanded(const Edit& edit)
+      : sets{expanded(edit.items), expanded(edit.heads), expanded(edit.positions), expanded(edit.keys)} {}
+  bool meets(const Expanded& other) const {
+    for (std::size_t i = 0; i < 4; ++i)
+      if (std::none_of(sets[i].begin(), sets[i].end(), [&](std::int64_t n) { return other.sets[i].contains(n); }))
+        return false;
+    return true;
+  }
+  bool covers(const Expanded& other) const {
+    for (std::size_t i = 0; i < 4; ++i)
+      if (!std::includes(sets[i].begin(), sets[i].end(), other.sets[i].begin(), other.sets[i].end())) return false;
+    return true;
+  }
+  // How far back its scores go; 8 is as far as wanted.
+  std::int64_t distance() const {
+    const std::int64_t last = *sets[2].rbegin();
+    return (last == 8 ? 1000 : last) - *sets[3].begin();
+  }
+  Numbers sets[4];
+};
+
+bool same_values(Action a, const Edit& one, Action b, const Edit& other) {
+  const auto hidden = [](Action action, const Edit& edit) {
+    return action == Action::forbid || (action == Action::lock && edit.value == 0);
+  };
+  if (hidden(a, one) || hidden(b, other)) return hidden(a, one) && hidden(b, other);
+  if (a != b) return false;
+  if (a == Action::mean) return one.texts == other.texts && one.by_position == other.by_position;
+  if (a == Action::patch)
+    return one.texts == other.texts && one.from_positions == other.from_positions &&
+           (one.from_positions.empty() || one.positions == other.positions);
+  return (a != Action::set && a != Action::lock) || one.value == other.value;
+}
+
+bool contradict_at_a_site(const PlacedEdit& a, const Edit& one, const PlacedEdit& b, const Edit& other) {
+  const auto adds = [](Action action) {
+    return action == Action::noise || action == Action::add || action == Action::scale;
+  };
+  const Expanded first(one), second(other);
+  if (!first.meets(second)) return false;
+  const auto near = [](const PlacedEdit& placed, const Expanded& edit) {
+    return placed.min_distance != ScoreEdit::any_distance && edit.distance() < placed.min_distance;
+  };
+  if (near(a, second) || near(b, first)) return false;
+  if (!adds(a.action) && !adds(b.action)) return !same_values(a.action, one, b.action, other);
+  if (adds(a.action) && adds(b.action)) return false;
+  if (adds(a.action)) return b.min_distance == ScoreEdit::any_distance && second.covers(first);
+  return (a.action == Action::forbid || a.action == Action::lock) && a.min_distance == ScoreEdit::any_distance &&
+         first.covers(second);
+}
+
+// Of a model that norms before its parts.
+bool hidden_by(const PlacedEdit& cut, const Edit& edit, const PlacedEdit& inner) {
+  if (edit.kind != EditKind::cut || !edit.items.empty() || !edit.positions.empty()) return false;
+  if (inner.action == Action::zero || inner.action == Action::skip || inner.action == Action::forbid) return false;
+  if (cut.site.stack != inner.site.stack || cut.site.layer != inner.site.layer) return false;
+  if (cut.action == Action::skip) return inner.site.part != Part::block;
+  return cut.site.point == Point::projected && inner.site.part == cut.site.part &&
+         inner.site.point != Point::projected && inner.site.point != Point::added;
+}
+
+// Every pair held against each other, number by number, as the error says it; "" for none.
+std::string contradictions_of(const Model& model, const Edits& edits) {
+  std::map<std::pair<std::size_t, std::size_t>, std::pair<Site, std::string>> pairs;
+  const std::vector<PlacedEdit> placed = place_edits(model, edits);
+  for (const PlacedEdit& a : placed)
+    for (const PlacedEdit& b : placed) {
+      const Edit &one = edits.list()[a.edit], &other = edits.list()[b.edit];
+      if (a.edit < b.edit && a.site == b.site && contradict_at_a_site(a, one, b, other)) {
+        auto& found = pairs.try_emplace({a.edit, b.edit}, a.site, name_of(a.site)).first->second;
+        if (a.site < found.first) found = {a.site, name_of(a.site)};
+      }
+    }
+  for (const PlacedEdit& a : placed)
+    for (const PlacedEdit& b : placed)
+      if (a.edit != b.edit && hidden_by(a, edits.list()[a.edit], b))
+        pairs.try_emplace(std::minmax(a.edit, b.edit), a.site, edits.list()[a.edit].at);
+  std::string text;
+  std::size_t named = 0;
+  for (const auto& [pair, place] : pairs) {
+    const Edit &one = edits.list()[pair.first], &other = edits.list()[pair.second];
+    if (++named <= 8)
+      text += join(named == 1 ? "contradict each other: " : "; ", "'", one.name, "' (", name_of(one.kind), ") and '",
+                   other.name, "' (", name_of(other.kind), ") at ", place.second);
+  }
+  return named > 8 ? join(text, "; and ", named - 8, " more pairs") : text;
+}
+
+class CollidingEdits {
+ public:
+  explicit CollidingEdits(std::uint64_t seed) : random_(seed) {}
+
+  Edits draw(std::size_t count) {
+    Edits edits;
+    while (edits.list().size() < count) {
+      try {
+        edits.add(one(join("edit ", edits.list().size())));
+      } catch (const Error&) {  // a field its kind does not have: draw again
+      }
+    }
+    return edits;
+  }
+
+ private:
+  std::int64_t below(std::int64_t bound) {
+    return static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(bound)));
+  }
+  std::vector<std::int64_t> numbers(std::int64_t bound) {
+    std::vector<std::int64_t> list;
+    if (below(2) == 0) return list;
+    for (std::int64_t number = 0; number < bound; ++number)
+      if (below(2) == 0) list.push_back(number);
+    shuffle(list.begin(), list.end(), random_);
+    return list;
+  }
+  // Single ones, ranges, ranges that touch, the last one open; in any order.
+  std::vector<PositionRange> ranges() {
+    std::vector<PositionRange> list;
+    if (below(3) == 0) return list;
+    for (std::int64_t begin = below(3); begin < 7;) {
+      const std::int64_t end = begin + 1 + below(3);
+      if (end >= 7 && below(2) == 0) list.push_back({begin, PositionRange::open_end});
+      else if (end == begin + 1) list.push_back({begin});
+      else list.push_back({begin, std::min<std::int64_t>(end, 7)});
+      begin = end + below(3);
+    }
+    shuffle(list.begin(), list.end(), random_);
+    return list;
+  }
+
+  Edit one(const std::string& name) {
+    static constexpr const char* scores[] = {"decoder.0.self", "decoder.*.self"};
+    static constexpr const char* values[] = {"decoder.0.self.value", "decoder.*.self.value", "decoder.0.self.*"};
+    static constexpr const char* cuts[] = {"decoder.0.self", "decoder.*.self", "decoder.0", "decoder.1.*"};
+    const auto of_values = below(2) == 0;
+    static constexpr EditKind of_value[] = {EditKind::zero, EditKind::mean, EditKind::patch, EditKind::noise,
+                                            EditKind::freeze};
+    static constexpr EditKind of_score[] = {EditKind::set,  EditKind::add,   EditKind::scale,  EditKind::forbid,
+                                            EditKind::lock, EditKind::evict, EditKind::window, EditKind::cut};
+    Edit edit{.name = name, .kind = of_values ? of_value[below(5)] : of_score[below(8)]};
+    edit.at = of_values ? values[below(2)] : scores[below(2)];
+    if (edit.kind == EditKind::cut) edit.at = cuts[below(4)];
+    if (edit.kind == EditKind::freeze) edit.at = below(2) == 0 ? "decoder.0.self" : "decoder";
+    edit.items = numbers(3);
+    edit.positions = ranges();
+    if (edit.kind == EditKind::cut && below(2) == 0) edit.items.clear(), edit.positions.clear();
+    if (edit.kind != EditKind::freeze && edit.at != "decoder.0" && edit.at != "decoder.1.*") edit.heads = numbers(2);
+    if (!of_values && edit.kind != EditKind::window && edit.at != "decoder.0" && edit.at != "decoder.1.*" &&
+        !(edit.kind == EditKind::cut && below(2) == 0))
+      edit.keys = ranges();
+    const bool valued = edit.kind == EditKind::set || edit.kind == EditKind::add || edit.kind == EditKind::scale ||
+                        edit.kind == EditKind::lock;
+    if (valued) edit.value = static_cast<float>(below(2)) / 2.0f;
+    if (edit.kind == EditKind::noise) edit.value = 1;
+    if (edit.kind == EditKind::window) edit.size = 1 + below(6);
+    if (edit.kind == EditKind::mean || edit.kind == EditKind::patch)
+      edit.texts = {EditText{{}, {1, static_cast<std::int32_t>(below(2))}, {}, {}}};
+    if (edit.kind == EditKind::mean) edit.by_position = below(2) == 0;
+    if (edit.kind == EditKind::patch && below(2) == 0) {
+      edit.positions = {{static_cast<std::int64_t>(below(3)), 0}};
+      edit.from_positions = {{static_cast<std::int64_t>(below(2)), 0}};
+    }
+    return edit;
+  }
+
+  Random random_;
+};
+
+TEST(Contradictions, AreThoseOfEveryPairNumberByNumber) {
+  TransformerConfig config = reference::small_config();
+  config.encoder.reset();
+  config.decoder = StackConfig{.layers = 2, .vocabulary = 23, .causal = true};
+  ASSERT_EQ(config.norm_place, NormPlace::pre);
+  const Model model(config, 3);
+  int whole = 0, refused = 0, more = 0;
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+    // Two at a time show each rule alone; 70 fill more than one word of a set.
+    const Edits edits = CollidingEdits(seed).draw(seed % 300 == 0 ? 70 : 2 + seed % 4);
+    const std::string expected = contradictions_of(model, edits);
+    std::string found;
+    try {
+      edits.check(model);
+    } catch (const Error& error) {
+      found = error.what_happened();
+    }
+    ASSERT_EQ(found, expected) << text_of(edits);
+    ++(expected.empty() ? whole : refused);
+    more += expected.find("more pairs") != std::string::npos;
+  }
+  EXPECT_GT(whole, 500);
+  EXPECT_GT(refused, 500);
+  EXPECT_GE(more, 10);
+}
 
 }  // namespace
 }  // namespace attend

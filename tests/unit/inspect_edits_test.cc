@@ -1,6 +1,7 @@
 // Lists of edits: names, fields, places, contradictions, positions; what is refused, and with which words.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -267,6 +268,43 @@ TEST(Edits, ContradictionsAreNamedInPairs) {
                               with(forbid, [](Edit& e) { e.name = "f"; })});
   expect_error([&] { many.check(model); }, {"'a' (zero) and 'b' (patch) at encoder.0.self.value",
                                             "'s' (set) and 'f' (forbid) at decoder.1.self.scores"});
+}
+
+// Lists as long as files may hold them: held against each other number by number they would take minutes.
+TEST(Edits, LongListsAreComparedAtOnce) {
+  const Model model(translator_config(), 3);
+  double seconds = 0;
+  const auto message_of_check = [&](const Edits& edits) {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::string message = message_of([&] { edits.check(model); });
+    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return message;
+  };
+  // A million even items against a million odd ones: nothing in common, but for the last.
+  Edit even{.name = "even", .at = "decoder.0.output"}, odd{.name = "odd", .kind = K::mean, .at = "decoder.0.output"};
+  odd.texts = {{{1}, {1}, {}, {}}};
+  for (std::int64_t i = 0; i < 1000000; ++i) even.items.push_back(2 * i), odd.items.push_back(2 * i + 1);
+  EXPECT_EQ(message_of_check(list_of({even, odd})), "nothing was thrown");
+  even.items.push_back(odd.items.back());
+  expect_parts(message_of_check(list_of({even, odd})), {"'even' (zero) and 'odd' (mean) at decoder.0.output"});
+  // A thousand edits of a thousand positions each, no two of which have one in common.
+  Edits many;
+  for (std::int64_t i = 0; i < 1000; ++i) {
+    Edit edit{.name = std::to_string(i), .kind = K::set, .at = "decoder.*.self", .value = static_cast<float>(i)};
+    for (std::int64_t at = 999; at >= 0; --at) edit.positions.push_back({1000 * at + i, 0});
+    many.add(std::move(edit));
+  }
+  EXPECT_EQ(message_of_check(many), "nothing was thrown");
+  many.add({.name = "odd one", .kind = K::forbid, .at = "decoder.2.self", .positions = {{999998, 1000001}}});
+  expect_parts(message_of_check(many), {"'998' (set) and 'odd one' (forbid) at decoder.2.self.scores; "
+                                        "'999' (set) and 'odd one' (forbid) at decoder.2.self.scores; remove"});
+  RecordProperty("seconds", std::to_string(seconds));
+  EXPECT_LT(seconds, 10);
+  // Bounds come first: what is beyond the text is told before lists are compared.
+  EXPECT_NE(message_of([&] {
+              run_edited(model, list_of({even, odd}), translator_input());
+            }).find("there is no item 2"),
+            std::string::npos);
 }
 
 TEST(Edits, PositionsKeysAndItemsMustExistInTheText) {

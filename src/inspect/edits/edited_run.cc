@@ -85,12 +85,12 @@ std::string locks_at(const Model& model, const Edits& edits, const std::string& 
 EditedRun run_edited(const Model& model, const Edits& edits, const EditInput& input, const EditRunOptions& options,
                      const ModelOpener& open) {
   check_input(model, input);
-  edits.check(model);
   std::vector<std::int64_t> sources = lengths_of(input.source);
   const bool class_token = model.config().encoder && model.config().encoder->class_token;
   for (std::size_t item = 0; item + 1 < input.feature_offsets.size(); ++item)
     sources.push_back(input.feature_offsets[item + 1] - input.feature_offsets[item] + class_token);
   edits.check_positions(model, sources, lengths_of(input.target));
+  edits.check(model);
 
   EditProbe probe(model, edits, edit_sources(model, edits, input, open));
   RunRows record{Recorder({}), {}, {}, {}, {}};

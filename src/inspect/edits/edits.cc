@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "attend/error.h"
 #include "core/names.h"
@@ -255,6 +256,10 @@ void Edits::check(const Model& model) const { refuse_contradictions(model, *this
 
 void Edits::check_positions(const Model& model, std::span<const std::int64_t> source_lengths,
                             std::span<const std::int64_t> target_lengths) const {
+  const auto count = static_cast<std::int64_t>(std::max(source_lengths.size(), target_lengths.size()));
+  // An edit may stand at many sites: its lists are gone through once for those that count the same rows and keys.
+  std::size_t last = list_.size();
+  std::array<bool, 8> seen{};
   for (const PlacedEdit& placed : place_edits(model, *this)) {
     const Edit& edit = list_[placed.edit];
     const Site& site = placed.site;
@@ -262,29 +267,34 @@ void Edits::check_positions(const Model& model, std::span<const std::int64_t> so
     // Keys and values of cross-attention are rows of the source.
     const bool of_source =
         encoder || (site.part == Part::cross && (site.point == Point::key || site.point == Point::value));
-    const auto rows = of_source ? source_lengths : target_lengths;
-    const auto keys = encoder || site.part == Part::cross ? source_lengths : target_lengths;
+    const bool keys_of_source = encoder || site.part == Part::cross;
+    // A classifier's logits are one row an item.
+    const bool has_rows = site.point != Point::logits || model.config().classes == 0;
+    if (placed.edit != last) seen = {};
+    last = placed.edit;
+    if (std::exchange(seen[of_source | keys_of_source << 1 | has_rows << 2], true)) continue;
     const auto refuse = [&](const std::string& what, const std::string& advice) {
       throw Error(ErrorKind::argument, edit_called(edit), what, advice);
     };
-    const auto count = static_cast<std::int64_t>(std::max(source_lengths.size(), target_lengths.size()));
     for (const std::int64_t item : edit.items)
       if (item >= count && count > 0) refuse(join("there is no item ", item), join("items run from 0 to ", count - 1));
     const auto check = [&](const std::vector<PositionRange>& ranges, std::span<const std::int64_t> lengths,
                            const char* what) {
       std::int64_t longest = 0;
-      for (std::size_t item = 0; item < lengths.size(); ++item)
-        if (in_list(edit.items, static_cast<std::int64_t>(item))) longest = std::max(longest, lengths[item]);
+      if (edit.items.empty())
+        for (const std::int64_t length : lengths) longest = std::max(longest, length);
+      for (const std::int64_t item : edit.items)
+        if (item < static_cast<std::int64_t>(lengths.size()))
+          longest = std::max(longest, lengths[static_cast<std::size_t>(item)]);
       for (const PositionRange& range : ranges) {
-        const std::int64_t last = range.end == PositionRange::open_end ? range.begin : range.last();
-        if (!lengths.empty() && last >= longest)
+        const std::int64_t end = range.end == PositionRange::open_end ? range.begin : range.last();
+        if (!lengths.empty() && end >= longest)
           refuse(join(what, " ", shown(range), " is beyond the text"),
                  join("at ", name_of(site), " positions run from 0 to ", longest - 1));
       }
     };
-    // A classifier's logits are one row an item.
-    if (site.point != Point::logits || model.config().classes == 0) check(edit.positions, rows, "position");
-    if (edits_scores(placed.action)) check(edit.keys, keys, "key");
+    if (has_rows) check(edit.positions, of_source ? source_lengths : target_lengths, "position");
+    if (edits_scores(placed.action)) check(edit.keys, keys_of_source ? source_lengths : target_lengths, "key");
   }
 }
 

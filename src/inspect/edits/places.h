@@ -24,7 +24,7 @@ struct PlacedEdit {
 // All of them, edit by edit. Error(argument) names the edit, what it asks for and what the model has.
 std::vector<PlacedEdit> place_edits(const Model& model, const Edits& edits);
 
-// Error(argument) naming the pairs.
+// ContradictionError naming the pairs.
 void refuse_contradictions(const Model& model, const Edits& edits, const std::vector<PlacedEdit>& placed);
 
 // Heads side by side in the rows of a site; 0 where there are none.
