@@ -497,7 +497,7 @@ HttpResponse Api::model(const std::string& name) const {
     else input("text");
     out.end_array();
     out.key("languages").begin_array();
-    for (const std::string& language : task.languages) {
+    for (const std::string& language : languages_into(task)) {
       const auto tag = task.target_tags.find(language);
       out.begin_object();
       out.field("name", language);

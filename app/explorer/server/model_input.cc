@@ -42,7 +42,7 @@ void read_text(Fields& fields, const char* name, const char* ids_name, std::opti
       refuse(detail("too_long", error.found, error.allowed));
       break;
     case Problem::language:
-      refuse(detail("language", texts.language.substr(0, 40), model.folder.task.languages));
+      refuse(detail("language", texts.language.substr(0, 40), languages_into(model.folder.task)));
       break;
     case Problem::empty:
       refuse(detail("empty_text"));
@@ -191,6 +191,11 @@ std::optional<SubjectTexts> input_of(const LoadedModel& model, const char* text,
   for (const std::string& other : languages)
     if (other != language && texts.language.empty()) texts.language = other;
   return texts;
+}
+
+std::vector<std::string> languages_into(const Task& task) {
+  if (!task.target_tags.empty() || task.languages.empty()) return task.languages;
+  return {task.languages.begin() + 1, task.languages.end()};
 }
 
 std::vector<SubjectTexts> example_inputs(const LoadedModel& model) {

@@ -39,6 +39,8 @@ void write_tokens(JsonWriter& out, const LoadedModel& model, const Subject& subj
 // A text in `language` as an input of the model, brought into another of its languages where it is a pair. None where the
 // model has no such language or a token is unknown to it.
 std::optional<SubjectTexts> input_of(const LoadedModel& model, const char* text, const char* language);
+// The languages that it translates into: all, or without tags the second one alone.
+std::vector<std::string> languages_into(const Task& task);
 // Texts to begin with that the model can read, in a language of its.
 std::vector<SubjectTexts> example_inputs(const LoadedModel& model);
 

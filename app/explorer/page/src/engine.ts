@@ -333,6 +333,7 @@ export interface GenerateStep {
   log_probability: number;
   top: Choice[];
   weights?: Matrix; // [heads][keys] of the attention that is watched, as the cached step computed them
+  evicted?: number[]; // beside weights: keys that no head of that attention reads any more
   cache: { tokens: number; bytes: number };
 }
 

@@ -238,6 +238,7 @@ const mostEntries = 48;
 function Cached({ entries, step, tokens }: { entries: string[]; step: GenerateStep; tokens: Token[] }) {
   const r = room.value,
     weights = step.weights![Math.min(r.at.head, step.weights!.length - 1)];
+  const gone = new Set(step.evicted ?? []);
   const shown = weights
     .map((_, j) => j)
     .sort((x, y) => weights[y] - weights[x])
@@ -251,14 +252,14 @@ function Cached({ entries, step, tokens }: { entries: string[]; step: GenerateSt
       <ol class="cached-keys" dir={directionOf(entries.join(''))} data-step={step.index}>
         {shown.map((j) => (
           <li
-            class={tokens[j]?.kind === 'special' ? 'special' : ''}
+            class={`${tokens[j]?.kind === 'special' ? 'special' : ''} ${gone.has(j) ? 'gone' : ''}`}
             data-key={j}
             data-weight={weights[j]}
-            title={`${j}: ${exact(weights[j])}`}
+            title={gone.has(j) ? t('room.cached.gone', j) : `${j}: ${exact(weights[j])}`}
           >
             <bdi class="hue-k">{entries[j]}</bdi>
             <i style={{ '--h': weights[j].toFixed(4) }} aria-hidden="true" />
-            <small>{show(weights[j], 2)}</small>
+            <small>{gone.has(j) ? '✕' : show(weights[j], 2)}</small>
           </li>
         ))}
       </ol>

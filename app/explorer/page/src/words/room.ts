@@ -198,6 +198,10 @@ export const room = {
     'The same seed draws the same text. Probabilities shown are the model’s own, before temperature, top-k and top-p.',
     '同一种子得到同一段文本。显示的是模型自身的概率，未经温度、top-k 与 top-p 调整。',
   ],
+  'room.cached.gone': [
+    '{0}: evicted, no head of this attention reads it any more',
+    '{0}：已移出，这层注意力的头都不再读它',
+  ],
   'room.cached': ['what it read from the cache for this token', '写出此词元时从缓存读到的内容'],
   'room.beam': ['Beam', '束搜索'],
   'room.beams': ['Beams', '束宽'],
