@@ -734,6 +734,14 @@ test('an evicted cache entry weighs 0 from its query on, for every head, and not
       if (i >= 3) assert.equal(gone.at(h, i, 1), 0, `head ${h} row ${i}`);
       else for (let j = 0; j <= i; ++j) assert.equal(gone.at(h, i, j), plain.at(h, i, j));
     }
+  // The cache of a text that is written shows the same.
+  await page.click('#generate');
+  await page.click('.steps [data-step="4"]');
+  await page.waitForSelector('.cached-keys[data-step="4"]');
+  assert.deepEqual(await page.$$eval('.cached-keys .gone', (all) => all.map((one) => one.dataset.key)), ['1']);
+  await page.click('.steps [data-step="1"]');
+  await page.waitForSelector('.cached-keys[data-step="1"]');
+  assert.equal(await page.locator('.cached-keys .gone').count(), 0);
   await page.context().close();
 });
 
