@@ -116,7 +116,7 @@ class ContradictionError : public Error {
 // A list of edits with names of their own, in the order in which they are made.
 class Edits {
  public:
-  // So many edits a list holds, and a file: whatever was added can be saved and loaded again.
+  // So many edits a list holds, and a file: their number never keeps a list from being saved or loaded.
   static constexpr std::size_t most = 4096;
 
   // Error(argument): a name that is taken, empty or no text; a field the kind does not have, or lacks; a value out of range;

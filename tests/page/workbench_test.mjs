@@ -861,7 +861,7 @@ test('other keys take edits back and say so; a line of numbers can be worked aga
   await settled(page);
   await drag(page, 0, 30);
   await page.click('[role=radio][data-value=cross]');
-  await page.waitForSelector('.toast:has-text("1 edits")');
+  await page.waitForSelector('.toast:has-text("One edit")');
   await page.click('#undo');
   await settled(page);
   await page.locator('.seed input').fill('5');

@@ -194,8 +194,9 @@ std::optional<SubjectTexts> input_of(const LoadedModel& model, const char* text,
 }
 
 std::vector<std::string> languages_into(const Task& task) {
-  if (!task.target_tags.empty() || task.languages.empty()) return task.languages;
-  return {task.languages.begin() + 1, task.languages.end()};
+  if (!task.target_tags.empty()) return task.languages;
+  if (task.languages.size() < 2) return {};
+  return {task.languages[1]};
 }
 
 std::vector<SubjectTexts> example_inputs(const LoadedModel& model) {

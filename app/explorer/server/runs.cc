@@ -322,7 +322,8 @@ Tensor Run::logits(std::int64_t begin, std::int64_t end) const {
 }
 
 std::int64_t Run::bytes() const {
-  std::lock_guard lock(mutex_);
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return counted_;
   HeldBytes held;
   for (const Tensor* tensor : {&memory_.rows, &states_, &logits_}) held.add(*tensor);
   for (const auto& stack : block_inputs_)
@@ -331,6 +332,7 @@ std::int64_t Run::bytes() const {
                        capacity_bytes(touched_) + edits_->bytes();
   for (const auto& [place, kept] : records_) total += kept.record->bytes();
   for (const auto& [place, statistics] : statistics_) total += statistics.bytes();
+  counted_ = total;
   return total;
 }
 

@@ -3,6 +3,7 @@
 // No matrix of queries x keys is ever kept.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -83,6 +84,7 @@ class Run {
   const RowStatistics& statistics(const AttentionPlace& place, const StopSignal& stop) const;
 
   // All it keeps alive but the model, as allocated: tensors with the whole of their storages, statistics, texts, edits.
+  // While a block is being run for it: what was counted last, so that nobody waits.
   std::int64_t bytes() const;
 
  private:
@@ -95,6 +97,7 @@ class Run {
   std::shared_ptr<const LoadedModel> model_;
   Subject subject_;
   std::shared_ptr<const RunEdits> edits_;
+  mutable std::atomic<std::int64_t> counted_ = 0;
   std::int64_t most_bytes_;
   std::vector<Tensor> block_inputs_[2];  // by stack: what each block reads, before edits of that site
   States memory_;                        // the encoder's output

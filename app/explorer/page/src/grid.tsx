@@ -13,6 +13,7 @@ import {
   parseTable,
   readNumber,
   shape,
+  short,
   show,
   type TableProblem,
 } from './numbers';
@@ -404,12 +405,7 @@ class Row extends Component<RowProps> {
             edited ? 'edited' : '',
             here && p.typing !== null ? 'typing' : '',
           ].join(' ');
-          const text =
-            p.typed && value !== null
-              ? show(value, 3)
-                  .replace(/(\.\d*?)0+$/, '$1')
-                  .replace(/\.$/, '')
-              : show(value, p.digits, p.even);
+          const text = p.typed && value !== null ? short(value) : show(value, p.digits, p.even);
           return (
             <td
               role="gridcell"

@@ -34,6 +34,12 @@ export function readNumber(text: string): number {
 // A number as it stands in a box to be typed over: seven digits, which is what float32 holds.
 export const boxed = (value: number) => String(Number(value.toPrecision(7))).replace(/-/g, '−');
 
+// As one writes a number by hand: no zeros at the end.
+export const short = (value: number): string =>
+  show(value)
+    .replace(/(\.\d*?)0+$/, '$1')
+    .replace(/\.$/, '');
+
 // What float32 ends at.
 export const largestFloat = 3.4028234663852886e38;
 
@@ -90,26 +96,39 @@ export interface TableProblem {
 // and brackets are left out. Where tabs or semicolons stand between cells a comma belongs to the number, as in much of Europe;
 // where a semicolon ends a row ([1, 2; 3, 4]) it does so.
 export function parseTable(text: string): { rows: number[][]; problem: TableProblem | null } {
-  const plain = text
-    .replace(/；/g, ';')
-    .replace(/，/g, ',')
-    .replace(/"([^"\n]*)"/g, '$1');
+  const plain = text.replace(/；/g, ';').replace(/，/g, ',');
   const single = (cell: string) => Number.isFinite(readNumber(cell));
-  const ends =
-    /;/.test(plain) && (/[[\]]/.test(plain) || !plain.split(/[;\n]/).every((cell) => !cell.trim() || single(cell)));
-  const lines = plain
+  // Separators inside quotes belong to the cell.
+  const cut = (line: string, separator: RegExp) =>
+    line
+      .split(/("[^"]*")/)
+      .flatMap((part, i) =>
+        i % 2 ? [part] : part.split(separator).flatMap((piece, j) => (j ? ['\n', piece] : [piece])),
+      )
+      .join('')
+      .split('\n')
+      .map((cell) => cell.trim().replace(/^"([^"]*)"$/, '$1'));
+  const cellsOf = (line: string) => {
+    const bare = line.replace(/"[^"]*"/g, '');
+    return cut(
+      line.trim().replace(/[,;]\s*$/, ''),
+      /\t/.test(bare) ? /\t/ : /;/.test(bare) ? /;/ : /,/.test(bare) ? /,/ : /\s+/,
+    );
+  };
+  const isName = (cell: string) => cell !== '' && !/\d|∞|^[-+−]?(nan|inf(inity)?|null|none|na)$/i.test(cell);
+  let body = plain
     .replace(/\]\s*,?\s*\[/g, '\n')
     .replace(/[[\]]/g, '')
-    .split(ends ? /\r?\n|;/ : /\r?\n/)
+    .split(/\r?\n/)
     .filter((line) => line.trim());
-  const cellsOf = (line: string) =>
-    line
-      .trim()
-      .replace(/[,;]\s*$/, '')
-      .split(/\t/.test(line) ? /\t/ : /;/.test(line) ? /;/ : /,/.test(line) ? /,/ : /\s+/)
-      .map((cell) => cell.trim());
-  if (lines.length > 1 && cellsOf(lines[0]).every((cell) => cell !== '' && !single(cell) && !/\d/.test(cell)))
-    lines.shift();
+  if (body.length > 1 && cellsOf(body[0]).every(isName)) body = body.slice(1);
+  const ends =
+    /;/.test(plain) &&
+    (/[[\]]/.test(plain) ||
+      !body.every((line) =>
+        line.split(';').every((cell) => !cell.trim() || single(cell.trim().replace(/^"(.*)"$/, '$1'))),
+      ));
+  const lines = ends ? body.flatMap((line) => line.split(';')).filter((line) => line.trim()) : body;
   const rows: number[][] = [];
   for (const line of lines) {
     const row: number[] = [];

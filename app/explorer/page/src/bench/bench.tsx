@@ -79,10 +79,7 @@ function lock(key: number, weight: number | null): void {
     return;
   }
   const value = lockFor(b, result.value, key, weight);
-  change(
-    { edits: withEdit(b.edits, { kind: 'lock', head, query, key, value: Number(value.toFixed(6)) }) },
-    `lock ${head} ${query} ${key}`,
-  );
+  change({ edits: withEdit(b.edits, { kind: 'lock', head, query, key, value }) }, `lock ${head} ${query} ${key}`);
 }
 
 function forbid(key: number): void {
@@ -167,8 +164,7 @@ export function BenchScreen() {
     };
   // An input of another shape: what it meets takes that shape, too.
   const setMatrix = (id: InputId, rows: number[][]) => {
-    const old = b[id] as number[][],
-      next: Bench = { ...b, [id]: rows, edits: [] };
+    const old = b[id] as number[][];
     if (
       b.source === 'direct' ||
       (id !== 'x' && id !== 'memory') ||
@@ -177,11 +173,18 @@ export function BenchScreen() {
       change({ [id]: rows, edits: [] } as Partial<Bench>);
       return;
     }
-    reshape(next, { ...shapeOf(next), width: rows[0].length })
-      .then((made) => {
-        if (bench.value === b) change(made);
-      })
-      .catch(complain);
+    // What is changed while the engine makes the new rows is kept: they are asked for again.
+    const take = async () => {
+      for (;;) {
+        const now = bench.value,
+          next: Bench = { ...now, [id]: rows, edits: [] };
+        const made = await reshape(next, { ...shapeOf(next), width: rows[0].length });
+        if (bench.value !== now) continue;
+        change(made);
+        return;
+      }
+    };
+    take().catch(complain);
   };
   const nudgeCell =
     (id: InputId) =>
@@ -759,7 +762,8 @@ function Toolbar({ onCode }: { onCode: () => void }) {
   const s = wanted.value ?? shapeOf(b);
   const source = (value: Bench['source']) => {
     if (value === b.source) return;
-    if (b.edits.length) say(t('bench.edits.gone', b.edits.length));
+    if (value === 'direct' && !r) return;
+    if (b.edits.length) say(b.edits.length === 1 ? t('bench.edits.gone.one') : t('bench.edits.gone', b.edits.length));
     const chosen = { ...b.chosen, key: 0, query: Math.min(b.chosen.query, b.x.length - 1) };
     if (value === 'direct') {
       if (r)

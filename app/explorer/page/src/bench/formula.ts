@@ -1,6 +1,6 @@
 // What stands behind a cell, with the numbers in it, and the cells it was made from.
 import type { AttentionResult } from '../engine';
-import { show } from '../numbers';
+import { short, show } from '../numbers';
 import { t } from '../words';
 import { editOf, keyNames, queryNames, type Bench } from './state';
 
@@ -36,11 +36,6 @@ export const matrixName = (id: string) =>
 
 const most = 6;
 const factor = (text: string) => (text.startsWith('−') ? `(${text})` : text);
-// As the cells show it, without zeros at the end.
-const short = (value: number) =>
-  show(value)
-    .replace(/(\.\d*?)0+$/, '$1')
-    .replace(/\.$/, '');
 function dot(a: number[], b: number[]): string {
   const terms = a.map((value, i) => `${i ? factor(short(value)) : short(value)}·${factor(short(b[i]))}`);
   return terms.length > most ? `${terms.slice(0, most).join(' + ')} + …` : terms.join(' + ');

@@ -234,7 +234,7 @@ export const rowEdits = (edits: ScoreEdit[], head: number, query: number) =>
   edits.filter((other) => (other.head === head || other.head < 0) && (other.query === query || other.query < 0));
 
 // What a lock may hold at most, beside the other locks of its row.
-export function roomForLock(edits: ScoreEdit[], head: number, query: number, key: number): number {
+function roomForLock(edits: ScoreEdit[], head: number, query: number, key: number): number {
   return (
     1 -
     rowEdits(edits, head, query)

@@ -3,7 +3,7 @@
 import { useState } from 'preact/hooks';
 import type { Tone } from '../colours';
 import type { Matrix } from '../engine';
-import { count, readNumber, show } from '../numbers';
+import { count, readNumber, short, show } from '../numbers';
 import { complain, engine } from '../shared';
 import { Button, Segmented, Symbols, Tex } from '../ui';
 import { language, t } from '../words';
@@ -24,11 +24,7 @@ interface Question {
   solution: string;
 }
 
-// As one writes them by hand: no zeros at the end, and a negative factor in brackets.
-const short = (value: number) =>
-  show(value)
-    .replace(/(\.\d*?)0+$/, '$1')
-    .replace(/\.$/, '');
+// As one writes them by hand: a negative factor in brackets.
 const factor = (value: number) => (value < 0 ? `(${short(value)})` : short(value));
 const list = (values: number[]) => `[${values.map(short).join(', ')}]`;
 const numbers = (...labels: string[]): Field[] => labels.map((label) => ({ label }));

@@ -233,7 +233,8 @@ export function Generation() {
   );
 }
 
-// The cache as a strip: each entry as strongly as the chosen head read it in this step. Of many the largest, in their order.
+// The cache as a strip: each entry as strongly as the chosen head read it in this step. Of many those that were taken away and
+// the largest, in their order.
 const mostEntries = 48;
 function Cached({ entries, step, tokens }: { entries: string[]; step: GenerateStep; tokens: Token[] }) {
   const r = room.value,
@@ -241,7 +242,7 @@ function Cached({ entries, step, tokens }: { entries: string[]; step: GenerateSt
   const gone = new Set(step.evicted ?? []);
   const shown = weights
     .map((_, j) => j)
-    .sort((x, y) => weights[y] - weights[x])
+    .sort((x, y) => Number(gone.has(y)) - Number(gone.has(x)) || weights[y] - weights[x])
     .slice(0, mostEntries)
     .sort((x, y) => x - y);
   return (

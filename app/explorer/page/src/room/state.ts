@@ -316,7 +316,7 @@ function failed(error: unknown, retry = again): void {
   if (error !== null) hush('engine');
   else chosenModel.value = null;
 }
-// Edits are in force that the engine has not run, and will not by itself: what stands on the page is from before, or of the run
+// Edits are in force that the engine has not run, after a failure: what stands on the page is from before, or of the run
 // without them.
 export const refused = computed(
   () => failure.value !== null && inForce(room.value.edits).length > 0 && editedFor.value !== room.value.edits,
@@ -392,6 +392,8 @@ export function chooseModel(name: string): void {
   ++opening;
   busy.value = null;
   failed(null);
+  // What the engine refused before it refuses again, with its sentence.
+  if (inForce(room.value.edits).length && editedFor.value !== room.value.edits) void ask(room.value, 'edits');
 }
 
 export async function begin(given: ReadRoom | null): Promise<void> {

@@ -16,6 +16,10 @@ export const bench = {
   'bench.width': ['Width', '宽度'],
   'bench.heads': ['Heads', '头数'],
   'bench.head.size': ['Head size', '头宽'],
+  'bench.edits.gone.one': [
+    'One edit belonged to the other keys and is taken back. Undo brings it back.',
+    '1 处改动属于原来的键，已撤回；“撤销”可以恢复。',
+  ],
   'bench.edits.gone': [
     '{0} edits belonged to the other keys and are taken back. Undo brings them back.',
     '{0} 处改动属于原来的键，已撤回；“撤销”可以恢复。',

@@ -172,8 +172,8 @@ export const learn = {
     '做对了。图像没有变；换了查询，取走的就不同。',
   ],
   'l.cross.1.hint.edited': [
-    'The blue bowl has weight {0}, but by a score that you set. Put the numbers back and change the query instead.',
-    '“蓝碗”的权重是 {0}，但那是因为你改了分数。请复原数字，改动查询。',
+    'The blue bowl has weight {0}, but by an edit of the row. Put the numbers back and change the query instead.',
+    '“蓝碗”的权重是 {0}，但那是因为你改动了这一行。请复原数字，改动查询。',
   ],
   'l.cross.1.hint': ['The blue bowl has weight {0}. Its key is [0, 1].', '“蓝碗”的权重是 {0}，它的键是 [0, 1]。'],
   'l.cross.2': [
@@ -379,8 +379,8 @@ export const learn = {
     '做对了。权重最大的键，其值正是其余的键混合的结果：切断它，什么也不缺。',
   ],
   'l.importance.1.hint.flat': [
-    'Now nothing that is cut changes the output: all values say the same. Leave the others different.',
-    '现在切断哪一个都不改变输出：所有的值都一样。请让其他的值各不相同。',
+    'Now cutting any key changes the output by less than 0.05: the values say nearly the same. Make the others differ more.',
+    '现在切断哪一个键，输出的改变都小于 0.05：这些值几乎一样。请让其他的值差别更大。',
   ],
   'l.importance.1.hint': [
     'Cutting the heaviest key changes the output by {0}. Which value would make no difference?',
