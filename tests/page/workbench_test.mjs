@@ -798,6 +798,9 @@ test('a pasted table of another width takes the weights along', async () => {
     ['1, 2\n3', /Row 1 .*1 numbers, the first has 2/],
     ['1, 2\n3, x', /Row 1, column 1.*“x” is not a number/],
     ['a,b,c\n"1","2","3"\n4,5,6\n', /2 × 3/],
+    ['x;y\n1,5;2,5', /^1 × 2/],
+    ['"1,5","2,5"\n3,4', /2 × 2/],
+    ['nan;1\n2;3', /Row 0, column 0.*“nan” is not a number/],
   ]) {
     await area.fill(text);
     assert.match(await said.textContent(), wanted, text);
