@@ -11,6 +11,26 @@ interface Example {
 
 const start = (change: Partial<Bench>) => Promise.resolve({ ...abc, ...change });
 
+// An action reads an image.
+export const visual = (): Bench => ({
+  ...abc,
+  source: 'direct',
+  q: [[1, 1]],
+  k: [
+    [1, 0],
+    [0, 1],
+    [1, 1],
+  ],
+  v: [
+    [2, 0],
+    [0, 4],
+    [1, 1],
+  ],
+  names: [t('visual.action')],
+  memoryNames: [t('visual.red'), t('visual.blue'), t('visual.relation')],
+  chosen: { head: 0, query: 0, key: 2 },
+});
+
 export const examples: Example[] = [
   { id: 'abc', title: 'example.abc', make: () => start({}) },
   {
@@ -21,24 +41,7 @@ export const examples: Example[] = [
   {
     id: 'visual',
     title: 'example.visual',
-    make: () =>
-      start({
-        source: 'direct',
-        q: [[1, 1]],
-        k: [
-          [1, 0],
-          [0, 1],
-          [1, 1],
-        ],
-        v: [
-          [2, 0],
-          [0, 4],
-          [1, 1],
-        ],
-        names: [t('visual.action')],
-        memoryNames: [t('visual.red'), t('visual.blue'), t('visual.relation')],
-        chosen: { head: 0, query: 0, key: 2 },
-      }),
+    make: () => start(visual()),
   },
   {
     id: 'scale',

@@ -233,28 +233,11 @@ export const editOf = (edits: ScoreEdit[], head: number, query: number, key: num
 export const rowEdits = (edits: ScoreEdit[], head: number, query: number) =>
   edits.filter((other) => (other.head === head || other.head < 0) && (other.query === query || other.query < 0));
 
-// What a lock may hold at most, beside the other locks of its row.
-function roomForLock(edits: ScoreEdit[], head: number, query: number, key: number): number {
-  return (
-    1 -
-    rowEdits(edits, head, query)
-      .filter((other) => other.kind === 'lock' && other.key !== key)
-      .reduce((sum, other) => sum + (other.value ?? 0), 0)
-  );
-}
-
 // The weight nearest to the wanted one that the chosen row's key can be locked to.
 export function lockFor(b: Bench, r: AttentionResult | null, key: number, wanted: number): number {
   const { head, query } = b.chosen;
-  const bound = new Set(
-    rowEdits(b.edits, head, query)
-      .filter((edit) => edit.kind === 'lock')
-      .map((edit) => edit.key),
-  );
-  const scores = r?.heads[Math.min(head, r.heads.length - 1)].scores[query] ?? [];
-  const alone =
-    scores.length > 0 && !scores.some((score, other) => other !== key && score !== null && !bound.has(other));
-  return lockable(wanted, roomForLock(b.edits, head, query, key), alone);
+  const others = rowEdits(b.edits, head, query).filter((edit) => edit.kind === 'lock' && edit.key !== key);
+  return lockable(wanted, key, r?.heads[Math.min(head, r.heads.length - 1)].scores[query] ?? [], others);
 }
 
 // ---- Checking what comes from outside: links and files -------------------------------------------------------------

@@ -8,6 +8,7 @@ import { complain, engine, explain } from '../shared';
 import { Button, NumberField, Segmented, Tex } from '../ui';
 import { t, type Key } from '../words';
 import { abc, editOf, emptyMask, requestOf, withEdit, type Bench } from '../bench/state';
+import { visual } from '../bench/examples';
 import { MaskGrid } from '../maskgrid';
 import { useAnswer } from './answer';
 import { MiniFormula, MiniMatrix, MiniRow, useMini, Vector, type Mini } from './mini';
@@ -523,24 +524,6 @@ const Matrix2: FunctionComponent<StepProps> = (p) => {
   );
 };
 
-const visual = (): Bench => ({
-  ...abc,
-  source: 'direct',
-  q: [[1, 1]],
-  k: [
-    [1, 0],
-    [0, 1],
-    [1, 1],
-  ],
-  v: [
-    [2, 0],
-    [0, 4],
-    [1, 1],
-  ],
-  names: [t('visual.action')],
-  memoryNames: [t('visual.red'), t('visual.blue'), t('visual.relation')],
-  chosen: { head: 0, query: 0, key: 2 },
-});
 const Cross1: FunctionComponent<StepProps> = (p) => {
   const mini = useMini(visual());
   return (

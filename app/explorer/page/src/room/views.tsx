@@ -545,9 +545,7 @@ export function RoomRow() {
         (e.query === query || e.query === -1) &&
         e.key !== key,
     );
-    const bound = new Set(others.map((e) => e.key)),
-      alone = !w.scores.some((score, other) => other !== key && score !== null && !bound.has(other));
-    put('lock', key, lockable(weight, 1 - others.reduce((sum, e) => sum + (e.value ?? 0), 0), alone), true);
+    put('lock', key, lockable(weight, key, w.scores, others), true);
   };
   const withScore = (key: number, score: number): RowPreview => {
     const scores = (preview ?? w).scores.slice();
